@@ -1,0 +1,37 @@
+/* tuttictl: the command for the people who run the host.
+ *
+ * It sees tuttid through libtutti alone (tutti.h, admin.h). A command is one entry of the table in main.c;
+ * those that ask tuttid something share the road of query.h. Single-threaded. */
+#pragma once
+
+#include <stdio.h>
+
+enum ctl_exit {
+        CTL_WELL = 0,
+        CTL_WARNING = 1, /* something stands still, or what was asked for does not exist */
+        CTL_FAILING = 2,
+        CTL_UNREACHABLE = 3,
+        CTL_USAGE = 64,
+        CTL_IO = 74, /* the answer could not be written */
+};
+
+enum ctl_operand { CTL_OPERAND_NONE, CTL_OPERAND_OPTIONAL, CTL_OPERAND_REQUIRED };
+
+struct query;
+
+struct command {
+        const char *name, *usage, *summary, *help;
+        enum ctl_operand operand;
+        /* Exactly one of the two: a query is called with a connection, main with its arguments (argv[0] is
+         * the command's name). Both return the exit code. */
+        int (*query)(struct query *q);
+        int (*main)(const struct command *self, int argc, char **argv);
+};
+
+extern const struct command command_run, command_status, command_groups, command_health, command_stats,
+        command_dump;
+
+void command_print_help(const struct command *self, FILE *out);
+/* "tuttictl NAME: what is wrong" and the usage, on stderr. Returns CTL_USAGE. */
+int command_misused(const struct command *self, const char *format, ...)
+        __attribute__((format(printf, 2, 3)));

@@ -1,0 +1,224 @@
+/* The flight recorder of one group: what happened, who came when, who is to blame. */
+#include "views.h"
+
+#include <inttypes.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+#include "json.h"
+#include "query.h"
+#include "rows.h"
+
+#define ROW_FORMAT     "%-12s  %-12s  %-17s  %-15s  "
+#define SHOWN_ARRIVALS 32
+
+static struct word clock_text(uint64_t unix_ns) {
+        time_t s = (time_t)(unix_ns / 1000000000);
+        struct tm tm;
+        struct word w;
+        size_t n;
+
+        localtime_r(&s, &tm);
+        n = strftime(w.s, sizeof(w.s), "%H:%M:%S", &tm);
+        snprintf(w.s + n, sizeof(w.s) - n, ".%03u", (unsigned int)(unix_ns / 1000000 % 1000));
+        return w;
+}
+
+static uint64_t start_ns(const struct dump_view *v, const struct tutti_row_record *r) {
+        return r->age_ns < v->taken_ns ? v->taken_ns - r->age_ns : 0;
+}
+
+static bool has_arrived(const struct tutti_row_record *r, uint32_t rank) {
+        return rank < r->n_arrivals && r->arrival_ns[rank] != UINT64_MAX;
+}
+
+static void line_add_arrivals(struct line *l, const struct tutti_row_record *r) {
+        for (uint32_t i = 0; i < r->n_arrivals && i < SHOWN_ARRIVALS; i++)
+                if (has_arrived(r, i))
+                        line_add(l, "  R%u +%s", i, duration(r->arrival_ns[i]).s);
+                else
+                        line_add(l, "  R%u -", i);
+        if (r->n_arrivals > SHOWN_ARRIVALS)
+                line_add(l, "  (R%u-R%u: see --json)", SHOWN_ARRIVALS, r->n_arrivals - 1);
+}
+
+/* A collective of which everything arrived at once was sealed after 0 ns. */
+static bool is_sealed(const struct tutti_row_record *r) {
+        return r->sealed_ns || r->status == TUTTI_OK;
+}
+
+static void print_times(const struct tutti_row_record *r, const struct page *page) {
+        struct line l = { 0 };
+
+        line_add(&l, "waited %s", duration(is_sealed(r) ? r->sealed_ns : r->done_ns).s);
+        if (is_sealed(r) && r->done_ns >= r->sealed_ns)
+                line_add(&l, "  ran %s", duration(r->done_ns - r->sealed_ns).s);
+        if (r->has_guilty)
+                line_add(&l, "  guilty R%u", r->guilty_rank);
+        if (has_arrived(r, r->last_rank) && r->n_arrivals > 1)
+                line_add(&l, "  last R%u:", r->last_rank);
+        line_add_arrivals(&l, r);
+        fprintf(page->out, "%*s", 14, "");
+        page_wrap(page, 14, 14, l.s);
+}
+
+static void line_add_value(struct line *l, const struct tutti_row_record *r) {
+        if (r->n_entries == 1 && r->dtype != TUTTI_DTYPE_UNSPECIFIED)
+                line_add(l, "%s ", dtype_text(r->dtype).s);
+        line_add(l, "%s", bytes_text(r->bytes).s);
+        if (r->n_entries > 1)
+                line_add(l, " x%u", r->n_entries);
+}
+
+static void print_record(
+        const struct dump_view *v, const struct tutti_row_record *r, const struct page *page) {
+        struct line key = { 0 }, what = { 0 }, value = { 0 };
+
+        line_add_key(&key, r->key);
+        line_add(&what, "%s", kind_text(r->kind).s);
+        if (r->op != TUTTI_OP_UNSPECIFIED)
+                line_add(&what, " %s", op_text(r->op).s);
+        line_add_value(&value, r);
+        fprintf(page->out, ROW_FORMAT, clock_text(start_ns(v, r)).s, key.s, what.s, value.s);
+        page_label(page, r->status == TUTTI_OK ? TONE_PLAIN : TONE_BAD, tutti_status_name(r->status), 0);
+        fputc('\n', page->out);
+        print_times(r, page);
+}
+
+/* How many records had gone before the oldest of this answer. */
+static uint64_t n_dropped(const struct tutti_answer *records) {
+        const struct tutti_row *row = rows_next(records, TUTTI_ROW_RECORD, NULL);
+
+        return row ? row->record.dropped : 0;
+}
+
+static bool is_shortened(const struct tutti_answer *records) {
+        const struct tutti_row *row = NULL;
+
+        while ((row = rows_next(records, TUTTI_ROW_RECORD, row)))
+                if (row->record.shortened)
+                        return true;
+        return false;
+}
+
+static void print_head(const struct dump_view *v, const struct page *page) {
+        uint64_t n = 0, dropped = n_dropped(v->records);
+        const struct tutti_row *row = NULL;
+        struct line l = { 0 };
+
+        while ((row = rows_next(v->records, TUTTI_ROW_RECORD, row)))
+                n++;
+        line_add_group(&l, v->job, v->group);
+        line_add(&l, " on %s: %s collective%s", v->host, count(n).s, n == 1 ? "" : "s");
+        if (dropped)
+                line_add(&l, "; %s older ones were dropped", count(dropped).s);
+        if (is_shortened(v->records))
+                line_add(&l, "; memory for records is at its limit, so fewer than 4,096 are kept");
+        page_wrap(page, 0, 2, l.s);
+}
+
+void dump_print(const struct dump_view *v, const struct page *page) {
+        const struct tutti_row *row = NULL;
+
+        print_head(v, page);
+        if (!rows_next(v->records, TUTTI_ROW_RECORD, NULL))
+                return;
+        fprintf(page->out, ROW_FORMAT "status\n", "time", "key", "kind and op", "value");
+        while ((row = rows_next(v->records, TUTTI_ROW_RECORD, row)))
+                print_record(v, &row->record, page);
+}
+
+static json_t *arrivals_json(const struct tutti_row_record *r) {
+        json_t *array = json_array();
+
+        for (uint32_t i = 0; i < r->n_arrivals; i++)
+                json_add(&array, has_arrived(r, i) ? json_count(r->arrival_ns[i]) : json_null());
+        return array;
+}
+
+static json_t *record_json(const struct dump_view *v, const struct tutti_row_record *r) {
+        json_t *j = json_object();
+
+        json_put(&j, "epoch", json_count(r->epoch));
+        json_put(&j, "collective", json_count(r->collective));
+        json_put(&j, "key", json_text(r->key));
+        json_put(&j, "kind", json_text(kind_text(r->kind).s));
+        json_put(&j, "op", r->op == TUTTI_OP_UNSPECIFIED ? json_null() : json_text(op_text(r->op).s));
+        json_put(&j, "dtype",
+                r->dtype == TUTTI_DTYPE_UNSPECIFIED ? json_null() : json_text(dtype_text(r->dtype).s));
+        json_put(&j, "bytes", json_count(r->bytes));
+        json_put(&j, "entries", json_count(r->n_entries));
+        json_put(&j, "status", json_text(tutti_status_name(r->status)));
+        json_put(&j, "start_unix_ns", json_count(start_ns(v, r)));
+        json_put(&j, "age_ns", json_count(r->age_ns));
+        json_put(&j, "sealed_after_ns", is_sealed(r) ? json_count(r->sealed_ns) : json_null());
+        json_put(&j, "done_after_ns", json_count(r->done_ns));
+        json_put(&j, "arrived", json_ranks(&r->have));
+        json_put(&j, "arrived_after_ns", arrivals_json(r));
+        json_put(&j, "last_rank", has_arrived(r, r->last_rank) ? json_count(r->last_rank) : json_null());
+        json_put(&j, "guilty_rank", r->has_guilty ? json_count(r->guilty_rank) : json_null());
+        return j;
+}
+
+json_t *dump_json(const struct dump_view *v) {
+        json_t *j = json_object(), *records = json_array(), *members = json_array();
+        const struct tutti_row *row = NULL;
+
+        while ((row = rows_next_of(v->groups, TUTTI_ROW_MEMBER, v->job, v->group, row)))
+                json_add(&members, json_member(&row->member));
+        while ((row = rows_next(v->records, TUTTI_ROW_RECORD, row)))
+                json_add(&records, record_json(v, &row->record));
+        json_put(&j, "format", json_count(1));
+        json_put(&j, "host", json_text(v->host));
+        json_put(&j, "taken_unix_ns", json_count(v->taken_ns));
+        json_put(&j, "job", json_text(v->job));
+        json_put(&j, "group", json_text(v->group));
+        json_put(&j, "dropped", json_count(n_dropped(v->records)));
+        json_put(&j, "shortened", json_boolean(is_shortened(v->records)));
+        json_put(&j, "members", members);
+        json_put(&j, "records", records);
+        return j;
+}
+
+static uint64_t unix_ns(void) {
+        struct timespec now;
+
+        clock_gettime(CLOCK_REALTIME, &now);
+        return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+static int dump_query(struct query *q) {
+        _cleanup_answer_ struct tutti_answer *groups = NULL, *records = NULL;
+        const struct tutti_row_group *g;
+        struct dump_view v;
+        char host[256];
+        int r = query_ask(q, TUTTI_ADMIN_GROUPS, NULL, NULL, &groups);
+
+        if (r == 0)
+                r = query_find_group(q, groups, &g);
+        if (r == 0)
+                r = query_ask(q, TUTTI_ADMIN_DUMP, g->job, g->group, &records);
+        if (r != 0)
+                return r;
+        if (gethostname(host, sizeof(host)) < 0)
+                strcpy(host, "?");
+        host[sizeof(host) - 1] = '\0';
+        v = (struct dump_view){ records, groups, g->job, g->group, host, unix_ns() };
+        if (q->json)
+                return query_put_json(q, dump_json(&v), CTL_WELL);
+        dump_print(&v, &q->page);
+        return CTL_WELL;
+}
+
+const struct command command_dump = {
+        .name = "dump",
+        .usage = "dump [--json] [--socket PATH] JOB/GROUP",
+        .summary = "the flight recorder of a group: its last 4,096 collectives",
+        .help = "For each collective: when its first half came, its key, kind, op and value, and how it\n"
+                "ended; then how long it waited for the last half and ran, who is guilty where it\n"
+                "failed, who came last, and when each replica's half came after the first.\n"
+                "\n"
+                "JOB/ may be left out where only one job has a group of that name.\n",
+        .operand = CTL_OPERAND_REQUIRED,
+        .query = dump_query,
+};

@@ -1,0 +1,136 @@
+#include "query.h"
+
+#include <getopt.h>
+#include <string.h>
+#include "json.h"
+#include "rows.h"
+
+static const struct option long_options[] = {
+        { "json", no_argument, NULL, 'j' },
+        { "socket", required_argument, NULL, 's' },
+        { "help", no_argument, NULL, 'h' },
+        { NULL, 0, NULL, 0 },
+};
+
+/* -1: go on; else the exit code. */
+static int read_options(struct query *q, int argc, char **argv) {
+        int c;
+
+        opterr = 0;
+        optind = 0;
+        while ((c = getopt_long(argc, argv, "s:h", long_options, NULL)) != -1) {
+                if (c == 'j') {
+                        q->json = true;
+                } else if (c == 's') {
+                        q->socket = optarg;
+                } else if (c == 'h') {
+                        command_print_help(q->command, stdout);
+                        return CTL_WELL;
+                } else {
+                        return command_misused(
+                                q->command, "unknown or incomplete option %s", argv[optind - 1]);
+                }
+        }
+        return -1;
+}
+
+/* -1: go on; else the exit code. */
+static int read_operand(struct query *q, int argc, char **argv) {
+        int n_allowed = q->command->operand == CTL_OPERAND_NONE ? 0 : 1;
+
+        if (argc - optind > n_allowed)
+                return command_misused(q->command, "unexpected argument %s", argv[optind + n_allowed]);
+        if (argc - optind < 1 && q->command->operand == CTL_OPERAND_REQUIRED)
+                return command_misused(q->command, "which group? Name it as JOB/GROUP");
+        if (argc > optind)
+                q->operand = argv[optind];
+        return -1;
+}
+
+static int report(struct query *q, const char *status, const char *text, int exit_code) {
+        if (q->json)
+                return query_put_json(q, json_error_object(status, text), exit_code);
+        fprintf(stderr, "%s\n", text);
+        return exit_code;
+}
+
+/* What the library said, in its own words. */
+static int report_library(struct query *q, enum tutti_status status) {
+        int exit_code = status == TUTTI_NOT_FOUND ? CTL_WARNING : CTL_UNREACHABLE;
+
+        return report(q, tutti_status_name(status), tutti_error(), exit_code);
+}
+
+int query_ask(struct query *q, enum tutti_admin_what what, const char *job, const char *group,
+        struct tutti_answer **ret) {
+        enum tutti_status status = tutti_admin_ask(q->t, what, job, group, ret);
+
+        return status == TUTTI_OK ? 0 : report_library(q, status);
+}
+
+#define LISTED 8
+
+static void add_candidates(struct line *l, const struct tutti_answer *groups, const char *name) {
+        const struct tutti_row *row = NULL;
+        unsigned int n = 0;
+
+        while ((row = rows_next(groups, TUTTI_ROW_GROUP, row))) {
+                if (name && strcmp(row->group.group, name) != 0)
+                        continue;
+                if (++n > LISTED)
+                        break;
+                line_add(l, n > 1 ? ", " : " ");
+                line_add_group(l, row->group.job, row->group.group);
+        }
+        line_add(l, n > LISTED ? ", ..." : n ? "." : " none.");
+}
+
+int query_find_group(struct query *q, const struct tutti_answer *groups, const struct tutti_row_group **ret) {
+        struct line text = { 0 };
+
+        switch (rows_match_name(groups, q->operand, ret)) {
+        case NAME_FOUND: return 0;
+        case NAME_ABSENT:
+                line_add(&text, "NOT_FOUND: no group ");
+                line_add_safe(&text, q->operand);
+                line_add(&text, " of yours here. There are:");
+                add_candidates(&text, groups, NULL);
+                return report(q, "NOT_FOUND", text.s, CTL_WARNING);
+        case NAME_AMBIGUOUS:
+                line_add(&text, "INVALID: several jobs have a group ");
+                line_add_safe(&text, q->operand);
+                line_add(&text, ". Name one of:");
+                add_candidates(&text, groups, q->operand);
+                return report(q, "INVALID", text.s, CTL_WARNING);
+        }
+        return CTL_WARNING;
+}
+
+int query_put_json(struct query *q, json_t *root, int exit_code) {
+        bool is_written;
+
+        if (!root) {
+                fprintf(stderr, "tuttictl: out of memory\n");
+                return CTL_IO;
+        }
+        is_written = json_dumpf(root, q->page.out, JSON_INDENT(2)) == 0 && fputc('\n', q->page.out) != EOF;
+        json_decref(root);
+        return is_written ? exit_code : CTL_IO;
+}
+
+int query_main(const struct command *self, int argc, char **argv) {
+        struct query q = { .command = self, .page = page_of(stdout) };
+        enum tutti_status status;
+        int r = read_options(&q, argc, argv);
+
+        if (r < 0)
+                r = read_operand(&q, argc, argv);
+        if (r >= 0)
+                return r;
+        status = tutti_open(q.socket, &q.t);
+        if (status != TUTTI_OK)
+                return report_library(&q, status);
+        r = self->query(&q);
+        tutti_close(q.t);
+        return r;
+}

@@ -1,0 +1,37 @@
+/* The road of every command that asks tuttid something: options, connection, answer, text or JSON, exit code.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <jansson.h>
+#include <tutti/admin.h>
+#include "ctl.h"
+#include "print.h"
+
+struct query {
+        const struct command *command;
+        const char *socket, *operand; /* NULL: not given */
+        bool json;
+        struct tutti *t;
+        struct page page;
+};
+
+/* Reads options, connects, calls command->query. */
+int query_main(const struct command *self, int argc, char **argv);
+
+/* 0 with *ret, which the caller frees (tutti_answer_free); else the error was reported and the exit code is
+ * returned. */
+int query_ask(struct query *q, enum tutti_admin_what what, const char *job, const char *group,
+        struct tutti_answer **ret);
+
+/* Resolves the operand among the groups of `groups`. 0 or, reported, CTL_WARNING. */
+int query_find_group(struct query *q, const struct tutti_answer *groups, const struct tutti_row_group **ret);
+
+/* Writes `root` and frees it; `exit_code`, or CTL_IO when it is NULL (memory) or cannot be written. */
+int query_put_json(struct query *q, json_t *root, int exit_code);
+
+static inline void answer_cleanup(struct tutti_answer **a) {
+        tutti_answer_free(*a);
+}
+
+#define _cleanup_answer_ __attribute__((cleanup(answer_cleanup)))

@@ -1,0 +1,118 @@
+#include "rows.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+const struct tutti_row *rows_next(
+        const struct tutti_answer *a, enum tutti_row_type type, const struct tutti_row *after) {
+        if (!a)
+                return NULL;
+        for (const struct tutti_row *row = after ? after + 1 : a->rows; row < a->rows + a->n_rows; row++)
+                if (row->type == type)
+                        return row;
+        return NULL;
+}
+
+const char *row_job(const struct tutti_row *row) {
+        switch (row->type) {
+        case TUTTI_ROW_GROUP: return row->group.job;
+        case TUTTI_ROW_MEMBER: return row->member.job;
+        case TUTTI_ROW_PENDING: return row->pending.job;
+        case TUTTI_ROW_STATS: return row->stats.job;
+        case TUTTI_ROW_RECORD: return row->record.job;
+        case TUTTI_ROW_NONE:
+        case TUTTI_ROW_DAEMON:
+        case TUTTI_ROW_DEVICE:
+        case TUTTI_ROW_FALLBACK:
+        case TUTTI_ROW_QUOTA: return "";
+        }
+        return "";
+}
+
+const char *row_group(const struct tutti_row *row) {
+        switch (row->type) {
+        case TUTTI_ROW_GROUP: return row->group.group;
+        case TUTTI_ROW_MEMBER: return row->member.group;
+        case TUTTI_ROW_PENDING: return row->pending.group;
+        case TUTTI_ROW_STATS: return row->stats.group;
+        case TUTTI_ROW_RECORD: return row->record.group;
+        case TUTTI_ROW_NONE:
+        case TUTTI_ROW_DAEMON:
+        case TUTTI_ROW_DEVICE:
+        case TUTTI_ROW_FALLBACK:
+        case TUTTI_ROW_QUOTA: return "";
+        }
+        return "";
+}
+
+static bool is_of(const struct tutti_row *row, const char *job, const char *group) {
+        return strcmp(row_job(row), job) == 0 && strcmp(row_group(row), group) == 0;
+}
+
+const struct tutti_row *rows_next_of(const struct tutti_answer *a, enum tutti_row_type type, const char *job,
+        const char *group, const struct tutti_row *after) {
+        do
+                after = rows_next(a, type, after);
+        while (after && !is_of(after, job, group));
+        return after;
+}
+
+bool rows_is_first_of(const struct tutti_answer *a, enum tutti_row_type type, const struct tutti_row *row) {
+        return rows_next_of(a, type, row_job(row), row_group(row), NULL) == row;
+}
+
+const struct tutti_row_member *rows_latest_member(
+        const struct tutti_answer *a, const char *job, const char *group) {
+        const struct tutti_row_member *latest = NULL;
+        const struct tutti_row *row = NULL;
+
+        while ((row = rows_next_of(a, TUTTI_ROW_MEMBER, job, group, row)))
+                if (row->member.n_joint && row->member.n_last &&
+                        (!latest || row->member.lateness_p50_ns > latest->lateness_p50_ns))
+                        latest = &row->member;
+        return latest;
+}
+
+static bool is_full_name(const struct tutti_row_group *g, const char *name) {
+        size_t n = strlen(g->job);
+
+        return strncmp(name, g->job, n) == 0 && name[n] == '/' && strcmp(name + n + 1, g->group) == 0;
+}
+
+static bool is_same_group(const struct tutti_row_group *a, const struct tutti_row_group *b) {
+        return strcmp(a->job, b->job) == 0 && strcmp(a->group, b->group) == 0;
+}
+
+/* "a/b/c" may be group c of job a/b, or b/c of a: the last slash divides. */
+static const struct tutti_row_group *find_full(const struct tutti_answer *groups, const char *name) {
+        const struct tutti_row_group *found = NULL;
+        const struct tutti_row *row = NULL;
+
+        while ((row = rows_next(groups, TUTTI_ROW_GROUP, row)))
+                if (is_full_name(&row->group, name) &&
+                        (!found || strlen(row->group.job) > strlen(found->job)))
+                        found = &row->group;
+        return found;
+}
+
+enum name_match rows_match_name(
+        const struct tutti_answer *groups, const char *name, const struct tutti_row_group **ret) {
+        const struct tutti_row_group *found = find_full(groups, name);
+        const struct tutti_row *row = NULL;
+
+        while (!found && (row = rows_next(groups, TUTTI_ROW_GROUP, row)))
+                if (strcmp(row->group.group, name) == 0)
+                        found = &row->group;
+        if (!found)
+                return NAME_ABSENT;
+        /* The same group may be listed twice: alive, and as the record of an earlier life. */
+        while (row && (row = rows_next(groups, TUTTI_ROW_GROUP, row)))
+                if (strcmp(row->group.group, name) == 0 && !is_same_group(&row->group, found))
+                        return NAME_AMBIGUOUS;
+        *ret = found;
+        return NAME_FOUND;
+}
+
+uint64_t seconds_to_ns(double s) {
+        return s > 0 ? (uint64_t)(s * 1e9 + 0.5) : 0;
+}

@@ -1,0 +1,33 @@
+/* Looking through an answer: by type, by group, by name. Pure. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <tutti/admin.h>
+
+/* The next row of this type; `after` NULL begins, NULL ends. An answer of NULL has no rows. */
+const struct tutti_row *rows_next(
+        const struct tutti_answer *a, enum tutti_row_type type, const struct tutti_row *after);
+/* The same, of one group: MEMBER, PENDING and STATS rows. */
+const struct tutti_row *rows_next_of(const struct tutti_answer *a, enum tutti_row_type type, const char *job,
+        const char *group, const struct tutti_row *after);
+
+/* The first of its group among the rows of this type? */
+bool rows_is_first_of(const struct tutti_answer *a, enum tutti_row_type type, const struct tutti_row *row);
+
+/* JOB and GROUP of a row that has them. */
+const char *row_job(const struct tutti_row *row);
+const char *row_group(const struct tutti_row *row);
+
+/* The member that comes last most (by median lateness), NULL when none has been late to anything. */
+const struct tutti_row_member *rows_latest_member(
+        const struct tutti_answer *a, const char *job, const char *group);
+
+enum name_match { NAME_FOUND, NAME_ABSENT, NAME_AMBIGUOUS };
+
+/* Finds the group that a person means by "JOB/GROUP", or by "GROUP" where only one job has it. Names are
+ * compared with the groups there are, so that slashes in either part do no harm. */
+enum name_match rows_match_name(
+        const struct tutti_answer *groups, const char *name, const struct tutti_row_group **ret);
+
+uint64_t seconds_to_ns(double s);

@@ -1,0 +1,355 @@
+/* Groups that stand still come first, then broken and forming ones, then the rest: the eye finds who is
+ * missing without looking for it. */
+#include "status.h"
+
+#include <string.h>
+#include "json.h"
+#include "query.h"
+#include "rows.h"
+
+#define LABEL_COLUMNS 9
+#define NAME_COLUMNS  28
+
+enum group_face { FACE_STALLED, FACE_FAILED, FACE_FORMING, FACE_WAITING, FACE_OK, N_FACES };
+
+static const struct {
+        const char *label;
+        enum tone tone;
+} faces[N_FACES] = {
+        [FACE_STALLED] = { "STALLED", TONE_BAD },
+        [FACE_FAILED] = { "FAILED", TONE_BAD },
+        [FACE_FORMING] = { "forming", TONE_WARN },
+        [FACE_WAITING] = { "waiting", TONE_WARN },
+        [FACE_OK] = { "ok", TONE_GOOD },
+};
+
+/* Younger collectives are the ordinary way of things and not worth a line. */
+#define WAITING_NS UINT64_C(1000000000)
+#define IDLE_NS    UINT64_C(10000000000)
+
+const struct tutti_row_pending *status_oldest(const struct status_view *v, const struct tutti_row_group *g) {
+        const struct tutti_row *row = NULL;
+        const struct tutti_row_pending *oldest = NULL;
+
+        while ((row = rows_next_of(v->status, TUTTI_ROW_PENDING, g->job, g->group, row)))
+                if (!oldest || row->pending.age_ns > oldest->age_ns)
+                        oldest = &row->pending;
+        return oldest;
+}
+
+bool status_is_stalled(const struct status_view *v, const struct tutti_row_group *g) {
+        const struct tutti_row *row = NULL;
+
+        if (g->stalled)
+                return true;
+        while ((row = rows_next_of(v->status, TUTTI_ROW_PENDING, g->job, g->group, row)))
+                if (row->pending.stalled)
+                        return true;
+        return false;
+}
+
+unsigned int status_count_stalled(const struct status_view *v) {
+        const struct tutti_row *row = NULL;
+        unsigned int n = 0;
+
+        while ((row = rows_next(v->status, TUTTI_ROW_GROUP, row)))
+                n += status_is_stalled(v, &row->group);
+        return n;
+}
+
+static enum group_face face_of(const struct status_view *v, const struct tutti_row_group *g) {
+        const struct tutti_row_pending *oldest = status_oldest(v, g);
+
+        if (status_is_stalled(v, g))
+                return FACE_STALLED;
+        if (g->failed)
+                return FACE_FAILED;
+        if (g->forming)
+                return FACE_FORMING;
+        return oldest && oldest->age_ns >= WAITING_NS ? FACE_WAITING : FACE_OK;
+}
+
+static void print_head(const struct status_view *v, const struct page *page) {
+        const struct tutti_row *row = rows_next(v->status, TUTTI_ROW_DAEMON, NULL);
+        struct line l = { 0 };
+
+        if (!row)
+                return;
+        line_add(&l, "tuttid %s   up %s   ", row->daemon.version, duration(row->daemon.uptime_ns).s);
+        line_add_devices(&l, v->status);
+        line_add(&l, "   %u client%s", row->daemon.n_sessions, row->daemon.n_sessions == 1 ? "" : "s");
+        line_add(&l, "   %u group%s", row->daemon.n_groups, row->daemon.n_groups == 1 ? "" : "s");
+        page_wrap(page, 0, LABEL_COLUMNS, l.s);
+        if (row->daemon.draining) {
+                page_label(page, TONE_WARN, "DRAINING", LABEL_COLUMNS);
+                page_wrap(page, LABEL_COLUMNS, LABEL_COLUMNS, "it is being stopped and takes nothing new");
+        }
+}
+
+static void print_devices(const struct status_view *v, const struct page *page) {
+        const struct tutti_row *row = NULL;
+
+        while ((row = rows_next(v->status, TUTTI_ROW_DEVICE, row))) {
+                struct line l = { 0 };
+
+                if (!row->device.failing)
+                        continue;
+                line_add(&l, "device %s: ", row->device.name);
+                line_add_safe(&l, row->device.why);
+                page_label(page, TONE_BAD, "FAILING", LABEL_COLUMNS);
+                page_wrap(page, LABEL_COLUMNS, LABEL_COLUMNS, l.s);
+        }
+}
+
+static void print_fallbacks(const struct status_view *v, const struct page *page) {
+        const struct tutti_row *row = NULL;
+
+        while ((row = rows_next(v->status, TUTTI_ROW_FALLBACK, row))) {
+                struct line l = { 0 };
+
+                line_add_safe(&l, row->fallback.what);
+                line_add(&l, ": ");
+                line_add_safe(&l, row->fallback.why);
+                page_label(page, TONE_WARN, "fallback", LABEL_COLUMNS);
+                page_wrap(page, LABEL_COLUMNS, LABEL_COLUMNS, l.s);
+        }
+}
+
+void line_add_unreported(struct line *l, const struct tutti_row_pending *p) {
+        struct tutti_ranks rest = p->missing;
+        uint64_t any = 0;
+
+        for (uint32_t i = 0; i < p->n_replicas; i++)
+                if (p->replicas[i].rank < TUTTI_MAX_WORLD)
+                        rest.words[p->replicas[i].rank / 64] &= ~(UINT64_C(1) << p->replicas[i].rank % 64);
+        for (size_t i = 0; i < sizeof(rest.words) / sizeof(*rest.words); i++)
+                any |= rest.words[i];
+        if (!any)
+                return;
+        line_add(l, "%s", p->n_replicas ? "and " : "");
+        line_add_ranks(l, &rest);
+}
+
+static void print_missing_line(const struct page *page, const struct line *l, bool is_first) {
+        fputs("  ", page->out);
+        page_label(page, TONE_BAD, is_first ? "MISSING " : "", 8);
+        page_wrap(page, 10, 10, l->s);
+}
+
+static void print_missing(const struct page *page, const struct tutti_row_pending *p) {
+        struct line rest = { 0 };
+
+        if (p->running)
+                return;
+        for (uint32_t i = 0; i < p->n_replicas; i++) {
+                struct line l = { 0 };
+
+                line_add_replica(&l, &p->replicas[i]);
+                print_missing_line(page, &l, i == 0);
+        }
+        line_add_unreported(&rest, p);
+        if (rest.used)
+                print_missing_line(page, &rest, p->n_replicas == 0);
+}
+
+static void line_add_pending(
+        struct line *l, const struct tutti_row_group *g, const struct tutti_row_pending *p) {
+        line_add(l, "  %s ", kind_text(p->kind).s);
+        line_add_key(l, p->key);
+        line_add(l, "  %s %s", p->running ? "running" : "waiting", duration(p->age_ns).s);
+        if (!p->running) {
+                line_add(l, "  have ");
+                line_add_ranks(l, &p->have);
+        }
+        if (g->n_pending > 1)
+                line_add(l, "  +%u more", g->n_pending - 1);
+}
+
+/* Per second of the time in which it was at work: idle time since the last result does not count. */
+static void line_add_rates(struct line *l, const struct tutti_row_group *g) {
+        uint64_t busy_ns = g->age_ns - (g->last_done_age_ns < g->age_ns ? g->last_done_age_ns : g->age_ns);
+        double seconds = (double)busy_ns / 1e9;
+
+        if (!g->n_done || busy_ns == 0) {
+                line_add(l, "  nothing finished yet");
+                return;
+        }
+        if (g->last_done_age_ns > IDLE_NS)
+                line_add(l, "  idle %s  (%s done)", duration(g->last_done_age_ns).s, count(g->n_done).s);
+        else
+                line_add(l, "  %s ops/s  %s/s", count((uint64_t)((double)g->n_done / seconds + 0.5)).s,
+                        bytes_text((uint64_t)((double)g->bytes / seconds)).s);
+}
+
+static void line_add_flow(struct line *l, const struct status_view *v, const struct tutti_row_group *g) {
+        const struct tutti_row_member *latest = rows_latest_member(v->stats, g->job, g->group);
+
+        line_add_rates(l, g);
+        if (g->n_failed)
+                line_add(l, "  %s failed", count(g->n_failed).s);
+        if (latest)
+                line_add(l, "  latest R%u (+%s p50)", latest->rank, duration(latest->lateness_p50_ns).s);
+}
+
+static void line_add_lost(struct line *l, const struct status_view *v, const struct tutti_row_group *g) {
+        const struct tutti_row *row = NULL;
+
+        line_add(l, "  on_death=fail, and lost:");
+        while ((row = rows_next_of(v->stats, TUTTI_ROW_MEMBER, g->job, g->group, row)))
+                if (row->member.lost)
+                        line_add(l, " R%u (pid %u, %s %s ago)", row->member.rank, row->member.pid,
+                                tutti_loss_name(row->member.loss), duration(row->member.lost_age_ns).s);
+}
+
+static void line_add_forming(struct line *l, const struct status_view *v, const struct tutti_row_group *g) {
+        struct tutti_ranks missing = { { 0 } };
+        const struct tutti_row *row = NULL;
+
+        for (uint32_t r = 0; r < g->world_size; r++)
+                tutti_ranks_add(&missing, r);
+        while ((row = rows_next_of(v->stats, TUTTI_ROW_MEMBER, g->job, g->group, row)))
+                if (row->member.state != TUTTI_ABSENT && !row->member.lost &&
+                        row->member.rank < TUTTI_MAX_WORLD)
+                        missing.words[row->member.rank / 64] &= ~(UINT64_C(1) << row->member.rank % 64);
+        line_add(l, "  %u of %u have joined in %s, not yet ", g->n_alive, g->world_size,
+                duration(g->age_ns).s);
+        line_add_ranks(l, &missing);
+}
+
+static void print_group(const struct status_view *v, const struct page *page, const struct tutti_row_group *g,
+        enum group_face face, int name_columns) {
+        const struct tutti_row_pending *oldest = status_oldest(v, g);
+        bool waits = oldest && (face == FACE_STALLED || face == FACE_WAITING);
+        struct line name = { 0 }, l = { 0 };
+
+        line_add_group(&name, g->job, g->group);
+        page_label(page, faces[face].tone, faces[face].label, LABEL_COLUMNS);
+        fprintf(page->out, "%-*s", name_columns, name.s);
+        if (waits)
+                line_add_pending(&l, g, oldest);
+        else if (face == FACE_FAILED)
+                line_add_lost(&l, v, g);
+        else if (face == FACE_FORMING)
+                line_add_forming(&l, v, g);
+        else
+                line_add_flow(&l, v, g);
+        page_wrap(page, LABEL_COLUMNS + (name.used > (size_t)name_columns ? name.used : (size_t)name_columns),
+                LABEL_COLUMNS, l.s);
+        if (waits)
+                print_missing(page, oldest);
+}
+
+/* Wide enough for the names there are, so that columns meet; a very long name runs over. */
+static int name_columns(const struct status_view *v) {
+        const struct tutti_row *row = NULL;
+        size_t widest = 0;
+
+        while ((row = rows_next(v->status, TUTTI_ROW_GROUP, row))) {
+                size_t n = strlen(row->group.job) + 1 + strlen(row->group.group);
+
+                if (n > widest && n <= NAME_COLUMNS)
+                        widest = n;
+        }
+        return (int)widest;
+}
+
+static void print_foot(const struct status_view *v, const struct page *page) {
+        unsigned int n = status_count_stalled(v);
+        const struct tutti_row *row = NULL;
+        struct line l = { 0 };
+
+        if (!n)
+                return;
+        while ((row = rows_next(v->status, TUTTI_ROW_GROUP, row)) && !status_is_stalled(v, &row->group))
+                ;
+        line_add(&l, "%u stalled. `tuttictl dump ", n);
+        line_add_group(&l, row->group.job, row->group.group);
+        line_add(&l, "` shows its last collectives.");
+        page_wrap(page, 0, 0, l.s);
+}
+
+void status_print(const struct status_view *v, const struct page *page) {
+        int columns = name_columns(v);
+
+        print_head(v, page);
+        fputc('\n', page->out);
+        print_devices(v, page);
+        for (enum group_face face = 0; face < N_FACES; face++) {
+                const struct tutti_row *row = NULL;
+
+                while ((row = rows_next(v->status, TUTTI_ROW_GROUP, row)))
+                        if (!row->group.ended && face_of(v, &row->group) == face)
+                                print_group(v, page, &row->group, face, columns);
+        }
+        print_fallbacks(v, page);
+        if (!rows_next(v->status, TUTTI_ROW_GROUP, NULL))
+                fprintf(page->out, "No groups of yours.\n");
+        print_foot(v, page);
+}
+
+static json_t *group_with_pending(const struct status_view *v, const struct tutti_row_group *g) {
+        const struct tutti_row_member *latest = rows_latest_member(v->stats, g->job, g->group);
+        const struct tutti_row *row = NULL;
+        json_t *j = json_group(g), *pending = json_array();
+
+        while ((row = rows_next_of(v->status, TUTTI_ROW_PENDING, g->job, g->group, row)))
+                json_add(&pending, json_pending(&row->pending));
+        json_put(&j, "latest_rank", latest ? json_count(latest->rank) : json_null());
+        json_put(&j, "latest_lateness_p50_ns", latest ? json_count(latest->lateness_p50_ns) : json_null());
+        json_put(&j, "oldest_pending", pending);
+        return j;
+}
+
+static json_t *fallback_json(const struct tutti_row_fallback *f) {
+        json_t *j = json_object();
+
+        json_put(&j, "what", json_text(f->what));
+        json_put(&j, "why", json_text(f->why));
+        return j;
+}
+
+json_t *status_json(const struct status_view *v) {
+        json_t *j = json_object(), *devices = json_array(), *fallbacks = json_array(), *groups = json_array();
+        const struct tutti_row *daemon = rows_next(v->status, TUTTI_ROW_DAEMON, NULL), *row = NULL;
+
+        while ((row = rows_next(v->status, TUTTI_ROW_DEVICE, row)))
+                json_add(&devices, json_device(&row->device));
+        while ((row = rows_next(v->status, TUTTI_ROW_FALLBACK, row)))
+                json_add(&fallbacks, fallback_json(&row->fallback));
+        while ((row = rows_next(v->status, TUTTI_ROW_GROUP, row)))
+                json_add(&groups, group_with_pending(v, &row->group));
+        json_put(&j, "stalled", json_count(status_count_stalled(v)));
+        json_put(&j, "tuttid", daemon ? json_daemon(&daemon->daemon) : json_null());
+        json_put(&j, "devices", devices);
+        json_put(&j, "fallbacks", fallbacks);
+        json_put(&j, "groups", groups);
+        return j;
+}
+
+static int status_query(struct query *q) {
+        _cleanup_answer_ struct tutti_answer *status = NULL, *stats = NULL;
+        struct status_view v;
+        int r = query_ask(q, TUTTI_ADMIN_STATUS, NULL, NULL, &status);
+
+        if (r == 0)
+                r = query_ask(q, TUTTI_ADMIN_STATS, NULL, NULL, &stats);
+        if (r != 0)
+                return r;
+        v = (struct status_view){ status, stats };
+        r = status_count_stalled(&v) ? CTL_WARNING : CTL_WELL;
+        if (q->json)
+                return query_put_json(q, status_json(&v), r);
+        status_print(&v, &q->page);
+        return r;
+}
+
+const struct command command_status = {
+        .name = "status",
+        .usage = "status [--json] [--socket PATH]",
+        .summary = "who is missing, and how tuttid and its groups are",
+        .help = "Groups that stand still come first, with the replicas they wait for.\n"
+                "Rates are means over the time since the group was formed.\n"
+                "\n"
+                "Exit: 0 nothing stands still, 1 something does, 3 tuttid cannot be asked.\n",
+        .query = status_query,
+};

@@ -1,0 +1,21 @@
+/* How tuttid is, and who is missing. */
+#pragma once
+
+#include <stdbool.h>
+#include <jansson.h>
+#include "print.h"
+
+/* `status` is an answer to TUTTI_ADMIN_STATUS, `stats` one to TUTTI_ADMIN_STATS. */
+struct status_view {
+        const struct tutti_answer *status, *stats;
+};
+
+/* The collective that keeps a group waiting longest, NULL when none does. */
+const struct tutti_row_pending *status_oldest(const struct status_view *v, const struct tutti_row_group *g);
+bool status_is_stalled(const struct status_view *v, const struct tutti_row_group *g);
+unsigned int status_count_stalled(const struct status_view *v);
+/* Reports of missing replicas end after eight; adds the ranks of the others: " and R12-R19". */
+void line_add_unreported(struct line *l, const struct tutti_row_pending *p);
+
+void status_print(const struct status_view *v, const struct page *page);
+json_t *status_json(const struct status_view *v);

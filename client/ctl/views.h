@@ -1,0 +1,46 @@
+/* The other pages: groups, health, stats, dump. Each is a pure function of answers, as text and as JSON. */
+#pragma once
+
+#include <stdbool.h>
+#include <jansson.h>
+#include "print.h"
+
+/* An answer to TUTTI_ADMIN_GROUPS. */
+void groups_print(const struct tutti_answer *groups, const struct page *page);
+json_t *groups_json(const struct tutti_answer *groups);
+
+/* An answer to TUTTI_ADMIN_STATS. */
+void stats_print(const struct tutti_answer *stats, const struct page *page);
+json_t *stats_json(const struct tutti_answer *stats);
+
+/* A dump carries what one needs to read it elsewhere and later. */
+struct dump_view {
+        const struct tutti_answer *records, *groups; /* answers to DUMP and GROUPS, both of this group */
+        const char *job, *group, *host;
+        uint64_t taken_ns; /* Unix time of the answer */
+};
+void dump_print(const struct dump_view *v, const struct page *page);
+json_t *dump_json(const struct dump_view *v);
+
+/* Answers to STATUS, STATS and QUOTA. */
+struct health_view {
+        const struct tutti_answer *status, *stats, *quota;
+};
+
+/* In rising order; NOTE is worth a line and no more. */
+enum health_level { HEALTH_WELL, HEALTH_NOTE, HEALTH_WARNING, HEALTH_STALLED, HEALTH_FAILING };
+
+struct finding {
+        enum health_level level;
+        const char *what;        /* "group", "replica", "device", "fallback", "quota", "tuttid" */
+        const char *job, *group; /* NULL where it is about none */
+        struct line text;
+};
+
+/* The next finding; *cursor begins with 0. */
+bool health_next(const struct health_view *v, size_t *cursor, struct finding *ret);
+/* The worst finding's. */
+enum health_level health_level(const struct health_view *v);
+int health_exit(enum health_level level);
+void health_print(const struct health_view *v, const struct page *page);
+json_t *health_json(const struct health_view *v);

@@ -1,0 +1,165 @@
+/* What tuttictl and exporters need beyond tutti.h: asking tuttid how it is. Same library.
+ *
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * An answer is a list of rows, as tuttid sent them. Another user's groups are not in it. Times are in ns,
+ * ages count back from the answer. Strings are never NULL and live as long as the answer. */
+#ifndef TUTTI_ADMIN_H
+#define TUTTI_ADMIN_H
+
+#include <tutti/tutti.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum tutti_admin_what {
+        TUTTI_ADMIN_STATUS =
+                1,          /* DAEMON, DEVICE, FALLBACK, GROUP, PENDING (oldest first, at most 16 a group) */
+        TUTTI_ADMIN_GROUPS, /* GROUP (also ended ones whose record is kept), MEMBER */
+        TUTTI_ADMIN_STATS,  /* DAEMON, STATS, MEMBER */
+        TUTTI_ADMIN_DUMP,   /* RECORD, oldest first; needs job and group */
+        TUTTI_ADMIN_QUOTA   /* QUOTA */
+};
+
+enum tutti_kind {
+        TUTTI_KIND_UNSPECIFIED = 0,
+        TUTTI_KIND_REDUCE,
+        TUTTI_KIND_BROADCAST,
+        TUTTI_KIND_BATCH_REDUCE,
+        TUTTI_KIND_BARRIER
+};
+TUTTI_API const char *tutti_kind_name(enum tutti_kind kind);
+TUTTI_API const char *tutti_op_name(enum tutti_op op);
+TUTTI_API const char *tutti_process_state_name(enum tutti_process_state state);
+TUTTI_API const char *tutti_loss_name(enum tutti_loss loss);
+
+enum tutti_row_type {
+        TUTTI_ROW_NONE = 0,
+        TUTTI_ROW_DAEMON,
+        TUTTI_ROW_DEVICE,
+        TUTTI_ROW_GROUP,
+        TUTTI_ROW_MEMBER,
+        TUTTI_ROW_PENDING,
+        TUTTI_ROW_STATS,
+        TUTTI_ROW_RECORD,
+        TUTTI_ROW_FALLBACK,
+        TUTTI_ROW_QUOTA
+};
+
+struct tutti_row_daemon {
+        const char *version, *socket, *isa;
+        uint32_t pid;
+        uint64_t uptime_ns;
+        uint32_t n_sessions, n_groups, n_stalled;
+        uint64_t n_collectives, n_failed, n_refused, n_ejected, mapped_bytes, n_buffers, n_pending;
+        int draining;
+};
+
+struct tutti_row_device {
+        const char *name, *describe, *why;
+        uint32_t n_workers;
+        uint64_t n_tasks, busy_ns;
+        int failing;
+};
+
+struct tutti_row_group {
+        const char *job, *group;
+        uint32_t uid, world_size, n_alive, n_pending, n_debts;
+        uint64_t epoch, n_done, n_failed, bytes, age_ns, last_done_age_ns;
+        int forming, failed, ended, stalled;
+        enum tutti_on_death on_death;
+};
+
+struct tutti_row_member {
+        const char *job, *group, *process, *busy, *why, *last_key; /* last_key "" : nothing finished yet */
+        uint32_t rank, pid, uid, n_buffers;
+        enum tutti_process_state state;
+        int lost;
+        enum tutti_loss loss;
+        uint64_t last_age_ns, n_submitted, n_last, n_joint, lateness_p50_ns, lateness_p99_ns, mapped_bytes,
+                lost_age_ns;
+};
+
+struct tutti_row_pending {
+        const char *job, *group, *key;
+        enum tutti_kind kind;
+        uint64_t age_ns, bytes;
+        uint32_t world_size;
+        struct tutti_ranks have, missing;
+        uint32_t n_replicas;
+        const struct tutti_replica *replicas; /* of the missing */
+        int running, stalled;
+};
+
+struct tutti_row_stats {
+        const char *job, *group;
+        enum tutti_kind kind;
+        uint64_t n, n_failed, bytes, wait_p50_ns, wait_p99_ns, run_p50_ns, run_p99_ns, run_ns;
+};
+
+struct tutti_row_record {
+        const char *job, *group, *key;
+        uint64_t epoch, collective;
+        enum tutti_kind kind;
+        enum tutti_op op;
+        enum tutti_dtype dtype;
+        uint64_t bytes;
+        uint32_t n_entries;
+        enum tutti_status status;
+        uint64_t age_ns, sealed_ns,
+                done_ns; /* age of the first arrival; the others after it; sealed_ns 0: never sealed */
+        struct tutti_ranks have;
+        uint32_t last_rank, guilty_rank;
+        int has_guilty;
+        uint32_t n_arrivals;
+        const uint64_t *arrival_ns; /* by rank, after the first; UINT64_MAX: did not arrive */
+        uint64_t dropped;
+        int shortened;
+};
+
+struct tutti_row_fallback {
+        const char *what, *why;
+};
+
+struct tutti_row_quota {
+        uint32_t uid;
+        const char *name;
+        uint64_t used, limit;
+};
+
+struct tutti_row {
+        enum tutti_row_type type;
+        union {
+                struct tutti_row_daemon daemon;
+                struct tutti_row_device device;
+                struct tutti_row_group group;
+                struct tutti_row_member member;
+                struct tutti_row_pending pending;
+                struct tutti_row_stats stats;
+                struct tutti_row_record record;
+                struct tutti_row_fallback fallback;
+                struct tutti_row_quota quota;
+        };
+};
+
+struct tutti_answer {
+        uint32_t n_rows;
+        const struct tutti_row *rows;
+};
+
+/* Asks and waits. job and group NULL: all of this user's. NOT_FOUND: no such group; NO_MEMORY; DAEMON_LOST.
+ */
+TUTTI_API enum tutti_status tutti_admin_ask(struct tutti *t, enum tutti_admin_what what, const char *job,
+        const char *group, struct tutti_answer **ret);
+TUTTI_API void tutti_answer_free(struct tutti_answer *a);
+
+/* The socket path that tutti_open(NULL) would use, into `buf`; OK, LIMIT, NO_DAEMON (none exists; buf holds
+ * the places looked at). */
+TUTTI_API enum tutti_status tutti_admin_socket_path(char *buf, size_t size);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

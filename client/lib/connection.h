@@ -1,0 +1,149 @@
+/* One connection to tuttid: its socket, what is under way on it, and how threads wait for it.
+ *
+ * There is no hidden thread. Of the threads that wait, one is the leader: it sleeps in poll on the socket and
+ * on an eventfd, outside the lock, takes in what arrives, and wakes whoever it was for; the others sleep on a
+ * condition of their own. When the leader has what it came for, the next one leads. Any thread may take in
+ * packets in passing (dispatch, test, a full socket); where these are the leader's, the eventfd tells it.
+ *
+ * Locks, always in this order: growing (regions are made by one thread at a time), sending (a request with
+ * all its parts), lock (everything else; never held across a call that blocks). */
+#pragma once
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <tutti/tutti.h>
+#include "base/arena.h"
+#include "base/list.h"
+#include "lib/failure.h"
+#include "lib/fork.h"
+#include "model/error.h"
+#include "wire/channel.h"
+#include "wire/message.h"
+
+#define WAIT_FOREVER UINT64_MAX
+
+enum call_type {
+        CALL_PLAIN, /* only its status matters */
+        CALL_WELCOME,
+        CALL_JOIN,
+        CALL_ROWS,
+        CALL_WORK,
+};
+
+/* A request under way, embedded in what waits for its reply. Under `lock`. */
+struct call {
+        struct list node; /* in `others`, or in no list */
+        enum call_type type;
+        uint64_t request;
+        uint32_t n_cancels; /* ends the waits that began before */
+        bool is_ended;
+        enum status status;      /* when ended */
+        struct failure *failure; /* when ended with other than OK; NULL: no memory for it */
+        struct msg_joined joined;
+        struct answer *answer; /* CALL_ROWS: collects */
+};
+
+/* A thread that waits for a call; on its stack. */
+struct waiter {
+        struct list node;
+        const struct call *call;
+        pthread_cond_t woken;
+};
+
+/* How many entries are turned into wire form at a time; more than one packet holds is in vain. */
+#define WINDOW_ENTRIES 1024
+
+struct tutti {
+        struct fork_guard *guard;
+        int socket, event, epoll;
+
+        pthread_mutex_t growing;
+
+        pthread_mutex_t sending;
+        uint8_t *send_bytes;
+        struct entry *window;
+        struct arena scratch;
+
+        pthread_mutex_t lock;
+        uint8_t *receive_bytes;
+        struct arena decoding;
+        uint64_t next_request;
+        struct call *slots[STATUS_PAGE_SLOTS]; /* submissions that run: those that use the status page */
+        uint32_t n_slots_used;
+        struct list others; /* all other calls, oldest first */
+        struct list waiters;
+        struct waiter *leader;        /* who sleeps in poll */
+        bool is_lost;                 /* the connection has ended; `lost` is why, for later calls */
+        struct failure *lost;         /* NULL: no memory for it */
+        struct failure *last_words;   /* an ejection, which the end of file will follow */
+        const struct page_slot *page; /* of tuttid, read-only */
+        struct list groups, buffers, regions, dead_regions;
+        struct list works, spare_works;
+        uint64_t next_region;
+
+        void *memory; /* of send_bytes, window, arenas, receive_bytes */
+};
+
+/* Takes over a connected socket. OK, NO_MEMORY, INTERNAL (no descriptors left). */
+enum status connection_new(int socket, struct tutti **ret, struct error *err) MUST_USE;
+/* Closes and frees; what hangs on it must be gone. */
+void connection_free(struct tutti *t);
+
+/* OK, or FORKED or DAEMON_LOST, which is then the thread's error. */
+enum tutti_status connection_check(struct tutti *t) MUST_USE;
+
+/* --- calls --- */
+
+void call_init(struct call *call, enum call_type type);
+/* Forgets it: its reply will be ignored. Under `lock`. */
+void call_drop(struct tutti *t, struct call *call);
+/* Lets go of what the end left in it. */
+void call_deinit(struct call *call);
+/* Takes the call's end as the thread's error; returns its status. */
+enum tutti_status call_take_failure(struct call *call);
+
+/* The call has ended: wakes who waits for it. Takes the reference to `f`. Under `lock`. */
+void call_end(struct tutti *t, struct call *call, enum status status, struct failure *f);
+/* Ends the waits for it. Under `lock`. */
+void call_cancel_waits(struct tutti *t, struct call *call);
+
+/* Takes in everything that has arrived, without blocking. Under `lock`. */
+void connection_take_in(struct tutti *t);
+
+/* The same, and makes the descriptor of tutti_fd unreadable. Under `lock`. */
+void connection_dispatch(struct tutti *t);
+
+/* The connection is over: every call ends. `because` is a sentence more for the text, or "". Under `lock`. */
+void connection_lose(struct tutti *t, const char *because);
+
+enum wait_end { WAIT_GOES_ON, WAIT_ENDED, WAIT_CANCELLED, WAIT_TIME };
+
+/* Waits until the call has ended, until `deadline_ns`, or until the wait is cancelled. Under `lock`, which it
+ * gives up while it sleeps. */
+enum wait_end connection_wait(struct tutti *t, const struct call *call, uint64_t deadline_ns);
+
+/* --- sending (send.c) --- */
+
+/* Sends a request that is no running submission, with its descriptors. `call` gets its reply; NULL: the reply
+ * is ignored. OK, or DAEMON_LOST, LIMIT (does not fit into a packet): nothing is under way, and *err says
+ * why. Blocks while tuttid does not read. */
+enum status send_request(
+        struct tutti *t, struct request *request, struct call *call, int fd, struct error *err) MUST_USE;
+
+/* Waits until a small request can be sent without blocking. */
+bool send_has_room(struct tutti *t, int seconds);
+
+/* send_request, and waits for the reply: its status is the thread's. */
+enum tutti_status send_and_wait(struct tutti *t, struct request *request, struct call *call) MUST_USE;
+
+/* Under `sending`: gives `call` the number of a submission that runs. LIMIT: STATUS_PAGE_SLOTS are
+ * unfinished; DAEMON_LOST. */
+enum status send_number_submission(
+        struct tutti *t, struct request *request, struct call *call, struct error *err) MUST_USE;
+/* Under `sending`: gives any other call, or NULL, its number. DAEMON_LOST. */
+enum status send_number(
+        struct tutti *t, struct request *request, struct call *call, struct error *err) MUST_USE;
+/* Under `sending`: one packet; a numbered request must be sent. A lost connection is not told here: the call
+ * has ended with it. false: it does not fit into a packet. */
+bool send_packet(struct tutti *t, const struct request *request, int fd) MUST_USE;

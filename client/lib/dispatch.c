@@ -1,0 +1,104 @@
+#include "lib/dispatch.h"
+
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include "base/fd.h"
+#include "lib/answer.h"
+#include "lib/work.h"
+
+/* Replies come about in the order of their requests, so the oldest are looked at first. */
+static struct call *find_call(struct tutti *t, uint64_t request) {
+        struct call *call = t->slots[request % STATUS_PAGE_SLOTS];
+        if (call && call->request == request)
+                return call;
+        list_for_each (it, &t->others) {
+                call = list_entry(it, struct call, node);
+                if (call->request == request)
+                        return call;
+        }
+        return NULL;
+}
+
+static struct failure *failure_of(const struct reply *reply) {
+        if (reply->error) {
+                struct error e = *reply->error;
+                e.status = reply->status;
+                return failure_new(&e);
+        }
+        struct error e;
+        error_init(&e, reply->status);
+        return failure_new(&e);
+}
+
+/* --- bodies: NULL, or what is wrong --- */
+
+static const char *map_page(struct tutti *t, const struct msg_welcome *welcome, struct packet *packet) {
+        const size_t n_bytes = STATUS_PAGE_SLOTS * sizeof(struct page_slot);
+        struct stat st;
+        CLEANUP_FD int fd = packet->n_fds == 1 ? fd_take(&packet->fds[0]) : -1;
+        if (fd < 0 || welcome->n_descriptors != 1 || welcome->status_slots != STATUS_PAGE_SLOTS)
+                return "a welcome without the status page";
+        if (fstat(fd, &st) < 0 || (uint64_t)st.st_size < n_bytes)
+                return "a status page that is too short";
+        void *page = mmap(NULL, n_bytes, PROT_READ, MAP_SHARED, fd, 0);
+        if (page == MAP_FAILED)
+                return "a status page that cannot be mapped";
+        t->page = page;
+        return NULL;
+}
+
+static const char *take_welcome(struct tutti *t, const struct reply *reply, struct packet *packet) {
+        const struct msg_welcome *welcome = &reply->welcome;
+        if (reply->type != REPLY_WELCOME)
+                return "no welcome";
+        if (welcome->version < PROTOCOL_MIN || welcome->version > PROTOCOL_MAX)
+                return "a protocol version that was not offered";
+        return map_page(t, welcome, packet);
+}
+
+static const char *take_body(
+        struct tutti *t, struct call *call, const struct reply *reply, struct packet *packet) {
+        switch (call->type) {
+        case CALL_PLAIN: return NULL;
+        case CALL_WELCOME: return take_welcome(t, reply, packet);
+        case CALL_JOIN:
+                if (reply->type != REPLY_JOINED)
+                        return "no membership in the answer to a join";
+                call->joined = reply->joined;
+                return NULL;
+        case CALL_ROWS:
+                if (reply->type == REPLY_ROWS)
+                        answer_add(call->answer, reply->rows.rows, reply->rows.n_rows);
+                return NULL;
+        case CALL_WORK:
+                if (reply->type != REPLY_DONE)
+                        return "no result in the answer to a submission";
+                work_of(call)->done = reply->done;
+                return NULL;
+        }
+        return "an answer to nothing";
+}
+
+const char *dispatch_reply(struct tutti *t, const struct reply *reply, struct packet *packet) {
+        if (reply->request == 0) {
+                failure_unref(t->last_words);
+                t->last_words = failure_of(reply);
+                return NULL;
+        }
+        if (reply->request >= t->next_request)
+                return "an answer to a request that was never made";
+        struct call *call = find_call(t, reply->request);
+        if (!call) /* nobody waits for it: an unregistration, a handle that was closed */
+                return NULL;
+        if (reply->status != STATUS_OK) {
+                call_end(t, call, reply->status, failure_of(reply));
+                return NULL;
+        }
+        const char *wrong = take_body(t, call, reply, packet);
+        if (wrong)
+                return wrong;
+        if (reply->more)
+                return call->type == CALL_ROWS ? NULL : "an answer in parts where one was due";
+        call_end(t, call, STATUS_OK, NULL);
+        return NULL;
+}

@@ -1,0 +1,35 @@
+/* One replica's half of a collective: as the caller gave it, checked as far as only the library can, and
+ * turned into wire form. What tuttid checks as well (ops, dtypes, destinations inside the world, missing
+ * places) is left to it. */
+#pragma once
+
+#include "lib/group.h"
+#include "lib/work.h"
+#include "model/signature.h"
+
+struct half {
+        struct tutti_group *g;
+        bool has_key;
+        struct key key;
+        enum kind kind;
+        enum op op;
+        uint32_t root;
+        const struct tutti_entry *entries; /* an array of structs of `stride_bytes` */
+        size_t stride_bytes;
+        uint32_t n_entries;
+        const struct tutti_options *options;
+};
+
+/* How long it may take, in wire form. */
+struct half_timeout {
+        bool is_set;
+        uint64_t ns; /* 0: none */
+};
+
+/* Looks at everything, before anything is sent. Gives *w the buffers it uses; where there is one entry,
+ * leaves it in *ret_only. Otherwise *err says what is wrong. */
+enum status half_check(const struct half *h, struct tutti_work *w, struct half_timeout *ret_timeout,
+        struct entry *ret_only, struct error *err) MUST_USE;
+
+/* The i-th entry in wire form, of a half that was checked. */
+void half_entry(const struct half *h, uint32_t i, struct entry *ret);

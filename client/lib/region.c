@@ -1,0 +1,205 @@
+#include "lib/region.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include "base/fd.h"
+#include "lib/available.h"
+
+/* Newer than some C libraries. */
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 0x0008U
+#endif
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
+/* --- birth and end --- */
+
+static enum status cannot_make(uint64_t n_bytes, int r, struct error *err) {
+        if (r == -EMFILE || r == -ENFILE)
+                return refuse(err, STATUS_LIMIT, FIELD_DESCRIPTOR,
+                        "no descriptor is left for a memfd: %s. Raise RLIMIT_NOFILE", strerror(-r));
+        uint64_t available = memory_available_bytes();
+        refuse(err, STATUS_NO_MEMORY, FIELD_SIZE,
+                "%llu bytes are needed, about %llu are available to this process (%s)",
+                (unsigned long long)n_bytes, (unsigned long long)available, strerror(-r));
+        err->used = n_bytes;
+        err->limit = available;
+        return STATUS_NO_MEMORY;
+}
+
+/* Kernels before 6.3 do not know NOEXEC_SEAL; the right to seal must survive the second try. */
+static int make_memfd(uint64_t n_bytes, int *ret) {
+        const unsigned int flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
+        CLEANUP_FD int fd = memfd_create("tutti", flags | MFD_NOEXEC_SEAL);
+        if (fd < 0 && errno == EINVAL)
+                fd = memfd_create("tutti", flags);
+        if (fd < 0 || ftruncate(fd, (off_t)n_bytes) < 0 ||
+                fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) < 0)
+                return -errno;
+        *ret = fd_take(&fd);
+        return 0;
+}
+
+static struct region *region_new(struct tutti *t, uint64_t n_bytes) {
+        struct region *r = calloc(1, sizeof(*r));
+        if (!r)
+                return NULL;
+        list_init(&r->node);
+        r->fd = -1;
+        r->size_bytes = n_bytes;
+        space_init(&r->space, n_bytes);
+        call_init(&r->registering, CALL_PLAIN);
+        pthread_mutex_lock(&t->lock);
+        r->id = t->next_region++;
+        pthread_mutex_unlock(&t->lock);
+        return r;
+}
+
+void region_free(struct region *r) {
+        list_unlink(&r->node);
+        call_deinit(&r->registering);
+        if (r->data)
+                munmap(r->data, r->size_bytes);
+        fd_close(&r->fd);
+        free(r);
+}
+
+static enum status send_register(
+        struct tutti *t, struct region *r, int fd, enum access access, struct error *err) {
+        struct request request = {
+                .type = REQUEST_REGISTER,
+                .reg = { .buffer = r->id,
+                        .size_bytes = r->size_bytes,
+                        .access = access,
+                        .kind = BUFFER_KIND_MEMFD,
+                        .n_descriptors = 1,
+                        .device = "" },
+        };
+        return send_request(t, &request, &r->registering, fd, err);
+}
+
+static int map_ours(struct region *r) {
+        int e = make_memfd(r->size_bytes, &r->fd);
+        if (e < 0)
+                return e;
+        void *data = mmap(NULL, r->size_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, r->fd, 0);
+        if (data == MAP_FAILED)
+                return -errno;
+        r->data = data;
+        return 0;
+}
+
+enum status region_make(struct tutti *t, uint64_t n_bytes, struct region **ret, struct error *err) {
+        struct region *r = region_new(t, n_bytes);
+        if (!r)
+                return cannot_make(sizeof(*r), -ENOMEM, err);
+        r->is_ours = true;
+        int e = map_ours(r);
+        enum status status =
+                e < 0 ? cannot_make(n_bytes, e, err) : send_register(t, r, r->fd, ACCESS_INOUT, err);
+        if (status != STATUS_OK) {
+                region_free(r);
+                return status;
+        }
+        *ret = r;
+        return STATUS_OK;
+}
+
+enum status region_adopt(struct tutti *t, int fd, uint64_t n_bytes, enum access access, struct region **ret,
+        struct error *err) {
+        struct region *r = region_new(t, n_bytes);
+        if (!r)
+                return cannot_make(sizeof(*r), -ENOMEM, err);
+        enum status status = send_register(t, r, fd, access, err);
+        if (status != STATUS_OK) {
+                region_free(r);
+                return status;
+        }
+        pthread_mutex_lock(&t->lock);
+        connection_wait(t, &r->registering, WAIT_FOREVER);
+        status = r->registering.status;
+        if (status != STATUS_OK) {
+                if (r->registering.failure)
+                        *err = r->registering.failure->error;
+                else
+                        error_init(err, status);
+                list_append(&t->dead_regions, &r->node);
+        }
+        pthread_mutex_unlock(&t->lock);
+        if (status == STATUS_OK)
+                *ret = r;
+        return status;
+}
+
+/* --- backing with memory --- */
+
+static uint64_t page_round_up(uint64_t n) {
+        uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+        return (n + page - 1) / page * page;
+}
+
+/* fallocate first: so it is this process's memory group that pays, and running short is an error and not a
+ * SIGBUS. */
+static int back(struct region *r, uint64_t to) {
+        uint64_t from = r->filled_bytes;
+        int e;
+        while ((e = fallocate(r->fd, 0, (off_t)from, (off_t)(to - from))) < 0 && errno == EINTR)
+                ;
+        if (e < 0 || madvise(r->data + from, to - from, MADV_POPULATE_WRITE) < 0)
+                return -errno;
+        r->filled_bytes = to;
+        if (to == r->size_bytes)
+                fd_close(&r->fd);
+        return 0;
+}
+
+enum status region_fill(struct region *r, const struct block *block, struct error *err) {
+        uint64_t end = block->offset_bytes + block->n_bytes, to = page_round_up(end);
+        if (to > r->filled_bytes) {
+                int e = back(r, to);
+                if (e < 0)
+                        return cannot_make(block->n_bytes, e, err);
+        }
+        if (block->offset_bytes < r->dirty_bytes) {
+                uint64_t used_end = end < r->dirty_bytes ? end : r->dirty_bytes;
+                memset(r->data + block->offset_bytes, 0, used_end - block->offset_bytes);
+        }
+        if (end > r->dirty_bytes)
+                r->dirty_bytes = end;
+        return STATUS_OK;
+}
+
+/* --- the dead --- */
+
+static struct region *take_dead(struct tutti *t) {
+        pthread_mutex_lock(&t->lock);
+        struct list *node = list_take_first(&t->dead_regions);
+        struct region *r = node ? list_entry(node, struct region, node) : NULL;
+        if (r)
+                call_drop(t, &r->registering);
+        pthread_mutex_unlock(&t->lock);
+        return r;
+}
+
+/* Where the connection is lost, there is nobody to tell. */
+void regions_reap(struct tutti *t) {
+        struct region *r;
+        while ((r = take_dead(t))) {
+                struct error err;
+                struct request request = { .type = REQUEST_UNREGISTER, .buffer = r->id };
+                (void)!send_request(t, &request, NULL, -1, &err);
+                region_free(r);
+        }
+}
+
+void regions_free(struct tutti *t) {
+        list_for_each_safe (it, tmp, &t->regions)
+                region_free(list_entry(it, struct region, node));
+        list_for_each_safe (it, tmp, &t->dead_regions)
+                region_free(list_entry(it, struct region, node));
+}

@@ -1,0 +1,70 @@
+/* Memory shared with tuttid: a few memfds, each mapped and registered once, from which buffers are cut.
+ *
+ * A region that the library makes is a sealed memfd. It may be larger than what is asked for, so that
+ * thousands of buffers need few descriptors; only what is handed out is backed by memory. It is registered
+ * without waiting; a submission that names it waits in tuttid. A region goes when its last buffer has gone:
+ * first to `dead_regions`, under the lock, then, outside of it, regions_reap unregisters and unmaps it.
+ *
+ * A buffer is freed by its owner, and goes when no unfinished work uses it any more. */
+#pragma once
+
+#include "lib/connection.h"
+#include "lib/space.h"
+
+struct region {
+        struct list node;
+        uint64_t id;   /* as tuttid knows it */
+        int fd;        /* -1 when nothing is left to fill */
+        uint8_t *data; /* NULL: not mapped */
+        uint64_t size_bytes;
+        uint64_t filled_bytes; /* from here on nothing is backed by memory. Under `growing` */
+        uint64_t dirty_bytes;  /* from here on everything is still zero. Under `growing` */
+        bool is_ours;          /* buffers may be cut from it */
+        struct space space;    /* under `lock` */
+        struct call registering;
+};
+
+struct tutti_buffer {
+        struct tutti *t;
+        struct list node;
+        struct region *region;
+        struct block block;
+        size_t n_bytes;
+        uint32_t n_uses; /* unfinished works. Under `lock` */
+        bool is_freed;
+};
+
+/* A region of this many bytes at the least, and at the most this many times what is there already. */
+#define REGION_MIN_BYTES (UINT64_C(16) << 20)
+#define REGION_GROWTH    4
+/* Alignment of a buffer below one page; from one page on, a page. */
+#define BUFFER_ALIGN 64
+
+/* --- region.c --- */
+
+/* A sealed memfd of ours, mapped, and registered without waiting. Under `growing`. */
+enum status region_make(struct tutti *t, uint64_t n_bytes, struct region **ret, struct error *err) MUST_USE;
+/* Somebody else's memfd, not mapped yet: waits for tuttid's answer. */
+enum status region_adopt(struct tutti *t, int fd, uint64_t n_bytes, enum access access, struct region **ret,
+        struct error *err) MUST_USE;
+/* Backs the block with memory of ours, zero. NO_MEMORY. Under `growing`, not under `lock`. */
+enum status region_fill(struct region *r, const struct block *block, struct error *err) MUST_USE;
+/* Why tuttid did not take it, or NULL. Under `lock`. */
+static inline const struct failure *region_refusal(const struct region *r) {
+        return r->registering.is_ended ? r->registering.failure : NULL;
+}
+
+/* Unmaps and frees; tells nobody. */
+void region_free(struct region *r);
+/* Unregisters and frees what is dead. Not under any lock. */
+void regions_reap(struct tutti *t);
+void regions_free(struct tutti *t);
+
+/* --- buffer.c --- */
+
+/* Under `lock`. */
+void buffer_use(struct tutti_buffer *b);
+void buffer_end_use(struct tutti_buffer *b);
+const struct failure *buffer_refusal(const struct tutti_buffer *b);
+
+void buffers_free(struct tutti *t);

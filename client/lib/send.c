@@ -1,0 +1,130 @@
+#include <errno.h>
+#include <poll.h>
+#include "lib/connection.h"
+#include "wire/codec.h"
+
+/* --- numbers --- */
+
+static enum status say_lost(const struct tutti *t, struct error *err) {
+        if (t->lost)
+                *err = t->lost->error;
+        else
+                error_init(err, STATUS_DAEMON_LOST);
+        return STATUS_DAEMON_LOST;
+}
+
+static enum status number(struct tutti *t, struct request *request, struct call *call, struct error *err) {
+        if (t->is_lost)
+                return say_lost(t, err);
+        request->request = t->next_request++;
+        if (!call)
+                return STATUS_OK;
+        call->request = request->request;
+        list_append(&t->others, &call->node);
+        return STATUS_OK;
+}
+
+enum status send_number(struct tutti *t, struct request *request, struct call *call, struct error *err) {
+        pthread_mutex_lock(&t->lock);
+        enum status status = number(t, request, call, err);
+        pthread_mutex_unlock(&t->lock);
+        return status;
+}
+
+/* The next number whose slot of the status page is free: a submission that stays long does not stop the
+ * others. */
+static enum status number_submission(
+        struct tutti *t, struct request *request, struct call *call, struct error *err) {
+        if (t->is_lost)
+                return say_lost(t, err);
+        if (t->n_slots_used == STATUS_PAGE_SLOTS) {
+                refuse(err, STATUS_LIMIT, FIELD_UNSPECIFIED,
+                        "%d submissions of this connection are unfinished, the most it may have",
+                        STATUS_PAGE_SLOTS);
+                err->used = err->limit = STATUS_PAGE_SLOTS;
+                return STATUS_LIMIT;
+        }
+        while (t->slots[t->next_request % STATUS_PAGE_SLOTS])
+                t->next_request++;
+        request->request = call->request = t->next_request++;
+        t->slots[call->request % STATUS_PAGE_SLOTS] = call;
+        t->n_slots_used++;
+        return STATUS_OK;
+}
+
+enum status send_number_submission(
+        struct tutti *t, struct request *request, struct call *call, struct error *err) {
+        pthread_mutex_lock(&t->lock);
+        enum status status = number_submission(t, request, call, err);
+        pthread_mutex_unlock(&t->lock);
+        return status;
+}
+
+/* --- packets --- */
+
+/* tuttid may be unable to read before we have: so we take in while we wait for room. */
+static bool wait_for_room(struct tutti *t) {
+        struct pollfd fds = { .fd = t->socket, .events = POLLIN | POLLOUT };
+        poll(&fds, 1, -1);
+        pthread_mutex_lock(&t->lock);
+        connection_take_in(t);
+        bool is_lost = t->is_lost;
+        pthread_mutex_unlock(&t->lock);
+        return !is_lost;
+}
+
+bool send_has_room(struct tutti *t, int seconds) {
+        struct pollfd fds = { .fd = t->socket, .events = POLLOUT };
+        return poll(&fds, 1, seconds * 1000) == 1 && fds.revents == POLLOUT;
+}
+
+/* Its last words, if any, are still to be read. */
+static void lose(struct tutti *t) {
+        pthread_mutex_lock(&t->lock);
+        connection_take_in(t);
+        connection_lose(t, "");
+        pthread_mutex_unlock(&t->lock);
+}
+
+bool send_packet(struct tutti *t, const struct request *request, int fd) {
+        size_t n_bytes;
+        if (codec_encode_request(request, &t->scratch, t->send_bytes, &n_bytes) < 0)
+                return false;
+        int r;
+        while ((r = channel_send(t->socket, t->send_bytes, n_bytes, &fd, fd >= 0)) == -EAGAIN || r == -EINTR)
+                if (r == -EAGAIN && !wait_for_room(t))
+                        return true;
+        if (r < 0)
+                lose(t);
+        return true;
+}
+
+static enum status say_too_long(struct tutti *t, struct call *call, struct error *err) {
+        if (call) {
+                pthread_mutex_lock(&t->lock);
+                call_drop(t, call);
+                pthread_mutex_unlock(&t->lock);
+        }
+        return refuse(err, STATUS_LIMIT, FIELD_SIZE, "the request does not fit into a packet of %d bytes",
+                MAX_PACKET_BYTES);
+}
+
+enum status send_request(
+        struct tutti *t, struct request *request, struct call *call, int fd, struct error *err) {
+        pthread_mutex_lock(&t->sending);
+        enum status status = send_number(t, request, call, err);
+        if (status == STATUS_OK && !send_packet(t, request, fd))
+                status = say_too_long(t, call, err);
+        pthread_mutex_unlock(&t->sending);
+        return status;
+}
+
+enum tutti_status send_and_wait(struct tutti *t, struct request *request, struct call *call) {
+        struct error err;
+        if (send_request(t, request, call, -1, &err) != STATUS_OK)
+                return thread_fail(&err);
+        pthread_mutex_lock(&t->lock);
+        connection_wait(t, call, WAIT_FOREVER);
+        pthread_mutex_unlock(&t->lock);
+        return call_take_failure(call);
+}

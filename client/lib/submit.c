@@ -1,0 +1,177 @@
+#include "lib/submit.h"
+
+#include <string.h>
+#include "lib/region.h"
+#include "wire/codec.h"
+
+/* A half on its way: the request, and what was found wrong with it. */
+struct passage {
+        const struct half *half;
+        struct tutti_work *work; /* NULL: there was no memory for it */
+        struct request request;
+        struct entry only; /* the one entry of most collectives */
+        enum status refused;
+        struct error err; /* only when refused, or when it could not be sent */
+};
+
+/* --- refusing --- */
+
+static void sign(const struct half *h, struct error *e) {
+        group_sign(h->g, e);
+        e->kind = h->kind;
+        e->has_key = h->has_key;
+        e->key = h->key;
+}
+
+/* The peers are told status and field; the work remembers the rest. */
+static void make_refused(struct passage *p, enum status status) {
+        struct msg_submit *m = &p->request.submit;
+        sign(p->half, &p->err);
+        p->refused = status;
+        m->refused = status;
+        m->refused_field = p->err.field;
+        m->signature.n_entries = m->n_part_entries = 0;
+        if (p->work)
+                p->work->refusal = failure_new(&p->err);
+}
+
+/* A key that cannot be sent: nobody waits under it. */
+static enum tutti_status end_at_once(struct passage *p, size_t n_key_bytes) {
+        struct tutti *t = p->half->g->t;
+        refuse(&p->err, STATUS_INVALID, FIELD_KEY, "a key has 1 to %d bytes, this one has %zu", MAX_KEY_BYTES,
+                n_key_bytes);
+        sign(p->half, &p->err);
+        pthread_mutex_lock(&t->lock);
+        call_end(t, &p->work->call, STATUS_INVALID, failure_new(&p->err));
+        pthread_mutex_unlock(&t->lock);
+        return TUTTI_OK;
+}
+
+/* --- sending; under `sending` --- */
+
+static enum status take_number(struct passage *p) {
+        struct tutti *t = p->half->g->t;
+        struct call *call = p->work ? &p->work->call : NULL;
+        if (p->refused == STATUS_OK) {
+                enum status status = send_number_submission(t, &p->request, call, &p->err);
+                if (status != STATUS_LIMIT)
+                        return status;
+                make_refused(p, status);
+        }
+        return send_number(t, &p->request, call, &p->err);
+}
+
+static void send_part(struct tutti *t, const struct request *request) {
+        bool is_sent = send_packet(t, request, -1);
+        CHECK(is_sent); /* codec_entries_that_fit leaves room for the head */
+}
+
+static void send_parts(const struct passage *p) {
+        struct tutti *t = p->half->g->t;
+        struct request part = p->request;
+        struct msg_submit *m = &part.submit;
+        const uint32_t n = m->signature.n_entries;
+        if (n <= 1) {
+                send_part(t, &part);
+                return;
+        }
+        m->entries = t->window;
+        for (uint32_t from = 0; from < n; from += m->n_part_entries) {
+                uint32_t n_window = n - from < WINDOW_ENTRIES ? n - from : WINDOW_ENTRIES;
+                for (uint32_t i = 0; i < n_window; i++)
+                        half_entry(p->half, from + i, &t->window[i]);
+                m->n_part_entries = codec_entries_that_fit(t->window, n_window, &t->scratch);
+                CHECK(m->n_part_entries > 0);
+                m->more = from + m->n_part_entries < n;
+                send_part(t, &part);
+        }
+}
+
+static enum tutti_status send(struct passage *p) {
+        struct tutti *t = p->half->g->t;
+        pthread_mutex_lock(&t->sending);
+        enum status status = take_number(p);
+        if (status == STATUS_OK)
+                send_parts(p);
+        pthread_mutex_unlock(&t->sending);
+        if (status == STATUS_OK)
+                return TUTTI_OK;
+        if (p->work)
+                work_drop(p->work);
+        return thread_fail(&p->err);
+}
+
+/* --- the passage --- */
+
+static void fill_request(struct passage *p) {
+        const struct half *h = p->half;
+        p->request = (struct request){
+                .type = REQUEST_SUBMIT,
+                .submit = { .membership = h->g->membership,
+                        .epoch = h->g->epoch,
+                        .has_key = true,
+                        .key = h->key,
+                        .signature = { .kind = h->kind,
+                                .op = h->op,
+                                .root = h->root,
+                                .n_entries = h->n_entries },
+                        .n_part_entries = h->n_entries,
+                        .entries = &p->only },
+        };
+}
+
+static void check(struct passage *p) {
+        struct half_timeout timeout;
+        enum status status = half_check(p->half, p->work, &timeout, &p->only, &p->err);
+        p->request.submit.has_timeout = timeout.is_set;
+        p->request.submit.timeout_ns = timeout.ns;
+        if (status != STATUS_OK)
+                make_refused(p, status);
+}
+
+/* The peers must not wait for a half that this process has no memory for. */
+static enum tutti_status refuse_without_memory(struct passage *p) {
+        refuse(&p->err, STATUS_NO_MEMORY, FIELD_UNSPECIFIED, "%zu bytes for a handle are needed",
+                sizeof(struct tutti_work));
+        if (!p->half->has_key)
+                return thread_fail(&p->err);
+        fill_request(p);
+        make_refused(p, STATUS_NO_MEMORY);
+        enum tutti_status status = send(p);
+        return status == TUTTI_OK ? thread_fail(&p->err) : status;
+}
+
+static void take_key(struct half *h, const char *key) {
+        h->has_key = true;
+        if (key)
+                h->has_key = key_name(&h->key, key, strlen(key));
+        else
+                h->key = key_sequence(
+                        atomic_fetch_add_explicit(&h->g->next_sequence, 1, memory_order_relaxed));
+}
+
+enum tutti_status submit(struct half *h, const char *key, struct tutti_work **ret) {
+        if (!h->g || !ret)
+                return thread_say(STATUS_INVALID, FIELD_MEMBERSHIP,
+                        "a collective needs a group and, where it is started, a place for the work");
+        take_key(h, key);
+        enum tutti_status status = group_check(h->g);
+        if (status != TUTTI_OK)
+                return status;
+        struct passage p;
+        p.half = h;
+        p.refused = STATUS_OK;
+        p.work = work_new(h->g->t);
+        if (!p.work)
+                return refuse_without_memory(&p);
+        if (!h->has_key) {
+                *ret = p.work;
+                return end_at_once(&p, strlen(key));
+        }
+        fill_request(&p);
+        check(&p);
+        status = send(&p);
+        if (status == TUTTI_OK)
+                *ret = p.work;
+        return status;
+}

@@ -1,0 +1,9 @@
+/* Starts a half: numbers it, checks it, sends it in as many packets as it needs. */
+#pragma once
+
+#include "lib/half.h"
+
+/* `h` without its key, which is `key`, or where that is NULL the next number of the membership's sequence,
+ * taken before anything else. A half that is refused here is sent as refused, so that the peers hear of it at
+ * once; the work tells the caller. */
+enum tutti_status submit(struct half *h, const char *key, struct tutti_work **ret) MUST_USE;

@@ -1,0 +1,149 @@
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+#include "base/clock.h"
+#include "lib/connection.h"
+#include "lib/dispatch.h"
+#include "wire/codec.h"
+
+/* --- taking in --- */
+
+static const char *why_lost(int r) {
+        switch (-r) {
+        case 0:
+        case ECONNRESET:
+        case EPIPE: return "";
+        case EMSGSIZE: return "It sent a packet that is too long";
+        }
+        return strerror(-r);
+}
+
+/* One packet: receive, decode, dispatch. false: no more for now. */
+static bool take_in_packet(struct tutti *t) {
+        struct packet packet;
+        struct reply reply;
+        int r = channel_receive(t->socket, t->receive_bytes, &packet);
+        if (r == -EAGAIN || r == -EINTR)
+                return r == -EINTR;
+        if (r <= 0) {
+                connection_lose(t, why_lost(r));
+                return false;
+        }
+        arena_reset(&t->decoding);
+        const char *wrong = "no reply of this protocol";
+        if (codec_decode_reply(t->receive_bytes, packet.n_bytes, &t->decoding, &reply) == 0)
+                wrong = dispatch_reply(t, &reply, &packet);
+        packet_close_fds(&packet);
+        if (!wrong)
+                return true;
+        char because[160];
+        snprintf(because, sizeof(because), "It sent what libtutti cannot use: %s", wrong);
+        connection_lose(t, because);
+        return false;
+}
+
+void connection_take_in(struct tutti *t) {
+        while (!t->is_lost && take_in_packet(t))
+                ;
+}
+
+/* --- waiting --- */
+
+static enum wait_end state_of_wait(const struct call *call, uint32_t n_cancels, uint64_t deadline_ns) {
+        if (call->is_ended)
+                return WAIT_ENDED;
+        if (call->n_cancels != n_cancels)
+                return WAIT_CANCELLED;
+        if (deadline_ns != WAIT_FOREVER && clock_now_ns() >= deadline_ns)
+                return WAIT_TIME;
+        return WAIT_GOES_ON;
+}
+
+static struct timespec timespec_of(uint64_t ns) {
+        return (struct timespec){ .tv_sec = (time_t)(ns / NS_PER_S), .tv_nsec = (long)(ns % NS_PER_S) };
+}
+
+static void sleep_in_poll(struct tutti *t, uint64_t deadline_ns) {
+        struct pollfd fds[] = { { .fd = t->socket, .events = POLLIN }, { .fd = t->event, .events = POLLIN } };
+        if (deadline_ns == WAIT_FOREVER) {
+                ppoll(fds, 2, NULL, NULL);
+                return;
+        }
+        uint64_t now = clock_now_ns();
+        struct timespec left = timespec_of(deadline_ns > now ? deadline_ns - now : 0);
+        ppoll(fds, 2, &left, NULL);
+}
+
+static void empty_event(struct tutti *t) {
+        uint64_t count;
+        (void)!read(t->event, &count, sizeof(count));
+}
+
+static void lead(struct tutti *t, struct waiter *me, uint64_t deadline_ns) {
+        t->leader = me;
+        pthread_mutex_unlock(&t->lock);
+        sleep_in_poll(t, deadline_ns);
+        pthread_mutex_lock(&t->lock);
+        t->leader = NULL;
+        empty_event(t);
+        connection_take_in(t);
+}
+
+static void follow(struct tutti *t, struct waiter *me, uint64_t deadline_ns) {
+        if (deadline_ns == WAIT_FOREVER) {
+                pthread_cond_wait(&me->woken, &t->lock);
+                return;
+        }
+        struct timespec until = timespec_of(deadline_ns);
+        pthread_cond_timedwait(&me->woken, &t->lock, &until);
+}
+
+static void waiter_init(struct waiter *w, const struct call *call) {
+        pthread_condattr_t attr;
+        w->call = call;
+        pthread_condattr_init(&attr);
+        pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+        pthread_cond_init(&w->woken, &attr);
+        pthread_condattr_destroy(&attr);
+}
+
+/* Somebody has to lead while anybody waits. */
+static void hand_on(struct tutti *t) {
+        if (!t->leader && !list_is_empty(&t->waiters))
+                pthread_cond_signal(&list_entry(t->waiters.next, struct waiter, node)->woken);
+}
+
+enum wait_end connection_wait(struct tutti *t, const struct call *call, uint64_t deadline_ns) {
+        struct waiter me;
+        uint32_t n_cancels = call->n_cancels;
+        enum wait_end end;
+
+        waiter_init(&me, call);
+        list_init(&me.node);
+        list_append(&t->waiters, &me.node);
+        while ((end = state_of_wait(call, n_cancels, deadline_ns)) == WAIT_GOES_ON)
+                if (t->leader)
+                        follow(t, &me, deadline_ns);
+                else
+                        lead(t, &me, deadline_ns);
+        list_unlink(&me.node);
+        hand_on(t);
+        pthread_cond_destroy(&me.woken);
+        return end;
+}
+
+/* --- for an event loop --- */
+
+int tutti_fd(struct tutti *t) {
+        return t && !fork_guard_is_child(t->guard) ? t->epoll : -1;
+}
+
+/* A leader must not miss what rang for it. */
+void connection_dispatch(struct tutti *t) {
+        if (!t->leader)
+                empty_event(t);
+        connection_take_in(t);
+}

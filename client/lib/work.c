@@ -1,0 +1,252 @@
+#include "lib/work.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "lib/region.h"
+
+/* --- life --- */
+
+static struct tutti_work *take_spare(struct tutti *t) {
+        struct list *node = list_take_first(&t->spare_works);
+        struct tutti_work *w = node ? list_entry(node, struct tutti_work, node) : NULL;
+        if (!w) {
+                w = calloc(1, sizeof(*w));
+                if (!w)
+                        return NULL;
+                list_init(&w->node);
+                w->t = t;
+        }
+        list_append(&t->works, &w->node);
+        return w;
+}
+
+struct tutti_work *work_new(struct tutti *t) {
+        pthread_mutex_lock(&t->lock);
+        struct tutti_work *w = take_spare(t);
+        pthread_mutex_unlock(&t->lock);
+        if (!w)
+                return NULL;
+        call_init(&w->call, CALL_WORK);
+        w->is_detached = false;
+        w->n_uses = 0;
+        return w;
+}
+
+bool work_uses(struct tutti_work *w, struct tutti_buffer *b) {
+        if (w->n_uses && w->uses[w->n_uses - 1] == b)
+                return true;
+        if (w->n_uses == w->capacity) {
+                uint32_t capacity = w->capacity ? 2 * w->capacity : 4;
+                struct tutti_buffer **uses = reallocarray(w->uses, capacity, sizeof(struct tutti_buffer *));
+                if (!uses)
+                        return false;
+                w->uses = uses;
+                w->capacity = capacity;
+        }
+        pthread_mutex_lock(&w->t->lock);
+        buffer_use(b);
+        pthread_mutex_unlock(&w->t->lock);
+        w->uses[w->n_uses++] = b;
+        return true;
+}
+
+static void end_uses(struct tutti_work *w) {
+        for (uint32_t i = 0; i < w->n_uses; i++)
+                buffer_end_use(w->uses[i]);
+        w->n_uses = 0;
+}
+
+static void make_spare(struct tutti_work *w) {
+        end_uses(w);
+        call_deinit(&w->call);
+        failure_unref(take_pointer(w->refusal));
+        list_unlink(&w->node);
+        list_append(&w->t->spare_works, &w->node);
+}
+
+void work_drop(struct tutti_work *w) {
+        struct tutti *t = w->t;
+        pthread_mutex_lock(&t->lock);
+        make_spare(w);
+        pthread_mutex_unlock(&t->lock);
+}
+
+static void work_free_memory(struct tutti_work *w) {
+        call_deinit(&w->call);
+        failure_unref(w->refusal);
+        list_unlink(&w->node);
+        free(w->uses);
+        free(w);
+}
+
+void works_free(struct tutti *t) {
+        list_for_each_safe (it, tmp, &t->works)
+                work_free_memory(list_entry(it, struct tutti_work, node));
+        list_for_each_safe (it, tmp, &t->spare_works)
+                work_free_memory(list_entry(it, struct tutti_work, node));
+}
+
+/* --- the end --- */
+
+/* The library knows better than tuttid why it refused. */
+static void prefer_own_refusal(struct tutti_work *w) {
+        if (!w->refusal || w->call.status != w->refusal->error.status)
+                return;
+        failure_unref(w->call.failure);
+        w->call.failure = take_pointer(w->refusal);
+}
+
+/* tuttid refuses a buffer whose registration failed, and said why when it did. */
+static void explain_buffer(struct tutti_work *w) {
+        struct failure *f = w->call.failure;
+        if (!f || f->error.field != FIELD_BUFFER)
+                return;
+        for (uint32_t i = 0; i < w->n_uses; i++) {
+                const struct failure *why = buffer_refusal(w->uses[i]);
+                if (!why || why->error.status != w->call.status)
+                        continue;
+                struct error e = f->error;
+                error_set_detail(&e, "the memory could not be registered: %s", why->error.detail);
+                e.used = why->error.used;
+                e.limit = why->error.limit;
+                struct failure *explained = failure_new(&e);
+                if (!explained)
+                        return;
+                failure_unref(f);
+                w->call.failure = explained;
+                return;
+        }
+}
+
+void work_end(struct tutti *t, struct call *call) {
+        struct tutti_work *w = work_of(call);
+        if (call->status != STATUS_OK) {
+                prefer_own_refusal(w);
+                explain_buffer(w);
+        }
+        end_uses(w);
+        if (w->is_detached)
+                make_spare(w);
+}
+
+/* --- waiting --- */
+
+uint64_t ns_of_seconds(double seconds) {
+        return seconds < 1e10 ? (uint64_t)(seconds * 1e9) : UINT64_MAX;
+}
+
+uint64_t deadline_in(double seconds) {
+        uint64_t ns = seconds < 0 ? UINT64_MAX : ns_of_seconds(seconds);
+        uint64_t now = clock_now_ns(), at;
+        return __builtin_add_overflow(now, ns, &at) ? WAIT_FOREVER : at;
+}
+
+static enum status status_of_wait(const struct tutti_work *w, enum wait_end end) {
+        switch (end) {
+        case WAIT_ENDED: return w->call.status;
+        case WAIT_CANCELLED: return STATUS_CANCELLED;
+        case WAIT_TIME:
+        case WAIT_GOES_ON: break;
+        }
+        return STATUS_PENDING;
+}
+
+enum status work_wait(struct tutti_work *w, uint64_t deadline_ns) {
+        struct tutti *t = w->t;
+        pthread_mutex_lock(&t->lock);
+        enum status status = status_of_wait(w, connection_wait(t, &w->call, deadline_ns));
+        pthread_mutex_unlock(&t->lock);
+        regions_reap(t);
+        return status;
+}
+
+enum tutti_status tutti_work_wait(struct tutti_work *w, double seconds) {
+        if (!w || seconds != seconds)
+                return thread_say(STATUS_INVALID, FIELD_UNSPECIFIED, "%s",
+                        w ? "the limit of the wait is not a number" : "there is no work to wait for");
+        if (seconds == 0)
+                return tutti_work_test(w);
+        if (fork_guard_is_child(w->t->guard))
+                return thread_say_forked();
+        return (enum tutti_status)work_wait(w, deadline_in(seconds));
+}
+
+enum tutti_status tutti_work_test(struct tutti_work *w) {
+        if (!w)
+                return thread_say(STATUS_INVALID, FIELD_UNSPECIFIED, "there is no work to test");
+        struct tutti *t = w->t;
+        if (fork_guard_is_child(t->guard))
+                return thread_say_forked();
+        pthread_mutex_lock(&t->lock);
+        if (!w->call.is_ended)
+                connection_take_in(t);
+        enum status status = w->call.is_ended ? w->call.status : STATUS_PENDING;
+        pthread_mutex_unlock(&t->lock);
+        regions_reap(t);
+        return (enum tutti_status)status;
+}
+
+enum tutti_status tutti_work_cancel(struct tutti_work *w) {
+        if (!w)
+                return thread_say(STATUS_INVALID, FIELD_UNSPECIFIED, "there is no work to cancel");
+        if (fork_guard_is_child(w->t->guard))
+                return thread_say_forked();
+        pthread_mutex_lock(&w->t->lock);
+        call_cancel_waits(w->t, &w->call);
+        pthread_mutex_unlock(&w->t->lock);
+        return TUTTI_OK;
+}
+
+/* --- what is known of it --- */
+
+const struct tutti_error_info *tutti_work_error(struct tutti_work *w) {
+        if (!w || fork_guard_is_child(w->t->guard))
+                return failure_info(NULL, w ? STATUS_FORKED : STATUS_INVALID);
+        pthread_mutex_lock(&w->t->lock);
+        enum status status = w->call.is_ended ? w->call.status : STATUS_OK;
+        const struct failure *f = w->call.is_ended ? w->call.failure : NULL;
+        pthread_mutex_unlock(&w->t->lock);
+        return failure_info(f, status);
+}
+
+void work_show_result(const struct tutti_work *w, struct tutti_result *ret) {
+        const struct msg_done *done = &w->done;
+        *ret = (struct tutti_result){
+                .collective = done->collective,
+                .contributors = ranks_show(&done->contributors),
+                .n_contributors = done->n_contributors,
+                .op = (enum tutti_op)done->op,
+                .wait = (double)done->wait_ns / 1e9,
+                .run = (double)done->run_ns / 1e9,
+                .last_rank = done->last_rank,
+        };
+}
+
+enum tutti_status tutti_work_result(struct tutti_work *w, struct tutti_result *ret) {
+        if (!w || !ret)
+                return thread_say(
+                        STATUS_INVALID, FIELD_UNSPECIFIED, "a work and a place for its result are needed");
+        if (fork_guard_is_child(w->t->guard))
+                return thread_say_forked();
+        pthread_mutex_lock(&w->t->lock);
+        enum status status = w->call.is_ended ? w->call.status : STATUS_PENDING;
+        if (status == STATUS_OK)
+                work_show_result(w, ret);
+        pthread_mutex_unlock(&w->t->lock);
+        return (enum tutti_status)status;
+}
+
+void tutti_work_free(struct tutti_work *w) {
+        if (!w || fork_guard_is_child(w->t->guard))
+                return;
+        struct tutti *t = w->t;
+        pthread_mutex_lock(&t->lock);
+        if (w->call.is_ended)
+                make_spare(w);
+        else
+                w->is_detached = true;
+        pthread_mutex_unlock(&t->lock);
+        regions_reap(t);
+}

@@ -1,0 +1,46 @@
+/* A collective under way: the handle that callers wait for, cancel and free.
+ *
+ *   spare --work_new--> PENDING --reply, or connection lost--> ended --tutti_work_free--> spare
+ *                          +--tutti_work_free--> detached: goes back to the spare ones when it ends
+ *
+ * Owned by its connection (in `works` or `spare_works`), so that after warm-up none is allocated. */
+#pragma once
+
+#include "lib/connection.h"
+
+struct tutti_work {
+        struct call call;
+        struct list node;
+        struct tutti *t;
+        bool is_detached;
+        struct failure *refusal;    /* what the library itself found wrong with this half */
+        struct msg_done done;       /* when ended with OK */
+        struct tutti_buffer **uses; /* kept from going until it ends */
+        uint32_t n_uses, capacity;
+};
+
+static inline struct tutti_work *work_of(const struct call *call) {
+        return list_entry(call, struct tutti_work, call);
+}
+
+/* NULL when there is no memory. Takes `lock`. */
+struct tutti_work *work_new(struct tutti *t);
+/* Keeps the buffer until the work has ended; false: no memory. Before it is sent. */
+bool work_uses(struct tutti_work *w, struct tutti_buffer *b) MUST_USE;
+/* Only while nothing is under way for it. Takes `lock`. */
+void work_drop(struct tutti_work *w);
+/* Called by call_end, under `lock`. */
+void work_end(struct tutti *t, struct call *call);
+/* Frees the memory of all works of the connection; none is under way. */
+void works_free(struct tutti *t);
+
+/* Dispatches, waits, and says how it ended, as tutti_work_wait; the thread's error is not touched. */
+enum status work_wait(struct tutti_work *w, uint64_t deadline_ns);
+
+/* Of a work that has ended with OK. */
+void work_show_result(const struct tutti_work *w, struct tutti_result *ret);
+
+/* CLOCK_MONOTONIC in `seconds` from now; WAIT_FOREVER when they are negative or beyond reckoning. */
+uint64_t deadline_in(double seconds);
+/* A duration of >= 0 s, or UINT64_MAX. */
+uint64_t ns_of_seconds(double seconds);

@@ -1,0 +1,29 @@
+/* A way to turn a sealed collective into a plan. Const vtables; pure. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include "model/signature.h"
+#include "plan.h"
+
+/* A sealed collective as the planner sees it: halves in rank order. */
+struct problem {
+        const struct signature *signature; /* equal in all halves */
+        uint32_t n_ranks;
+        const uint32_t *ranks;              /* [n_ranks], growing */
+        const struct entry *const *entries; /* [n_ranks] -> [signature->n_entries] */
+        uint32_t divisor;                   /* of MEAN */
+        uint32_t n_devices;                 /* host devices */
+};
+
+struct algorithm {
+        const char *name;
+        /* Whether it can do this problem at all. */
+        bool (*eligible)(const struct problem *problem);
+        /* Appends steps to the reset plan and sets algorithm, order, device. 0 or -ENOMEM. */
+        int (*build)(const struct problem *problem, struct plan *plan);
+};
+
+/* Every input in place, one fused pass in rank order on one device, the result written once to each
+ * destination. */
+extern const struct algorithm algorithm_one_device;

@@ -1,0 +1,332 @@
+/* The kernels of one instruction set, written once and compiled for each.
+ *
+ * The includer says how many bytes a vector has, the name of its table, and how the processor converts half
+ * precision; one that says nothing gets what every processor can do. Everything is in vectors of the compiler
+ * (GCC's vector extensions), so the bits do not depend on what an optimiser recognises; IEEE addition and
+ * division and integer operations give the same bits at any width.
+ *
+ * A kernel keeps UNROLL vectors of results in registers, goes over all inputs in order, and stores them to
+ * each output: one pass, no scratch memory. What is left at the end goes through the same code by way of a
+ * padded copy, so that the tail cannot differ. */
+#pragma once
+
+#include <string.h>
+#include "backends/host/kernels-tables.h"
+
+#ifndef VECTOR_BYTES
+#define VECTOR_BYTES  16
+#define KERNELS_TABLE kernel_table_scalar
+#endif
+
+#ifdef __FAST_MATH__
+#error "the kernels need IEEE arithmetic"
+#endif
+
+#define UNROLL 4
+/* Results stay in registers only where these loops are unrolled. */
+#define UNROLLED _Pragma("GCC unroll 4")
+/* Buffers begin at page borders, so many inputs read side by side fall into the same few lines of the
+ * first-level cache and push each other out. Beyond this many, a block of each is read in turn. */
+#define FEW_INPUTS 16
+#define BLOCK      (4096 / VECTOR_BYTES)
+#define INLINE     static inline __attribute__((always_inline))
+
+/* A vector of anything; casts between vector types keep the bits. */
+typedef uint8_t vec __attribute__((vector_size(VECTOR_BYTES)));
+typedef vec vec_u8;
+typedef uint32_t vec_u32 __attribute__((vector_size(VECTOR_BYTES)));
+typedef uint64_t vec_u64 __attribute__((vector_size(VECTOR_BYTES)));
+typedef int16_t vec_i16 __attribute__((vector_size(VECTOR_BYTES)));
+typedef int32_t vec_i32 __attribute__((vector_size(VECTOR_BYTES)));
+typedef int64_t vec_i64 __attribute__((vector_size(VECTOR_BYTES)));
+typedef float vec_f32 __attribute__((vector_size(VECTOR_BYTES)));
+typedef double vec_f64 __attribute__((vector_size(VECTOR_BYTES)));
+/* 16-bit elements that fill a vector once they are widened to 32. */
+typedef uint16_t half_vec __attribute__((vector_size(VECTOR_BYTES / 2)));
+
+/* How one op is done on one dtype. Every instance is a constant, so all of it is inlined. */
+struct arithmetic {
+        size_t element_bytes;
+        size_t stored_bytes; /* of the elements that one vector holds, in memory */
+        vec (*widen)(vec stored);
+        vec (*combine)(vec a, vec b);
+        vec (*finish)(vec accumulated, uint32_t divisor); /* back to the stored form */
+};
+
+/* a where mask is set, else b. */
+INLINE vec choose(vec mask, vec a, vec b) {
+        return (a & mask) | (b & ~mask);
+}
+
+INLINE vec keep(vec v) {
+        return v;
+}
+
+INLINE vec keep_finished(vec v, uint32_t divisor) {
+        (void)divisor;
+        return v;
+}
+
+/* --- sums --- */
+
+INLINE vec add_u8(vec a, vec b) {
+        return a + b;
+}
+
+INLINE vec add_u32(vec a, vec b) {
+        return (vec)((vec_u32)a + (vec_u32)b);
+}
+
+INLINE vec add_u64(vec a, vec b) {
+        return (vec)((vec_u64)a + (vec_u64)b);
+}
+
+INLINE vec add_f32(vec a, vec b) {
+        return (vec)((vec_f32)a + (vec_f32)b);
+}
+
+INLINE vec add_f64(vec a, vec b) {
+        return (vec)((vec_f64)a + (vec_f64)b);
+}
+
+INLINE vec divide_f32(vec sum, uint32_t divisor) {
+        return (vec)((vec_f32)sum / (float)divisor);
+}
+
+INLINE vec divide_f64(vec sum, uint32_t divisor) {
+        return (vec)((vec_f64)sum / (double)divisor);
+}
+
+/* --- half precision: f32 in registers, 16 bits in memory (the low half of a stored vector) --- */
+
+INLINE half_vec low_half(vec v) {
+        half_vec half;
+        memcpy(&half, &v, sizeof(half));
+        return half;
+}
+
+INLINE vec from_half(half_vec half) {
+        vec v = { 0 };
+        memcpy(&v, &half, sizeof(half));
+        return v;
+}
+
+#ifndef WIDEN_BITS
+#define WIDEN_BITS(half)  __builtin_convertvector((half), vec_u32)
+#define NARROW_BITS(wide) __builtin_convertvector((wide), half_vec)
+#endif
+
+INLINE vec_u32 widen_bits(half_vec half) {
+        return WIDEN_BITS(half);
+}
+
+/* Elements of at most 16 bits. */
+INLINE vec narrow_bits(vec_u32 wide) {
+        return from_half(NARROW_BITS(wide));
+}
+
+#ifndef WIDEN_F16
+/* Moves exponent and fraction to their places in f32 and corrects the bias by a multiplication, which is
+ * exact and makes normals of subnormals. */
+INLINE vec widen_f16_by_bits(half_vec half) {
+        vec_u32 bits = widen_bits(half), sign = (bits & 0x8000) << 16;
+        vec_f32 magnitude = (vec_f32)((bits & 0x7fff) << 13) * 0x1p112f;
+        vec_u32 is_special = (vec_u32)(magnitude >= 0x1p16f);
+        return (vec)((vec_u32)magnitude | (is_special & 0x7f800000) | sign);
+}
+
+/* Nearest-even in three ranges: what becomes subnormal is rounded by adding 0.5, whose last bit is worth
+ * 2^-24; normals by a carry into the bits that stay; 65520 and beyond is infinite. */
+INLINE vec narrow_f16_by_bits(vec wide) {
+        vec_u32 sign = ((vec_u32)wide >> 16) & 0x8000, magnitude = (vec_u32)wide & 0x7fffffff;
+        vec_u32 normal = (magnitude + 0xc8000fff + ((magnitude >> 13) & 1)) >> 13;
+        vec_u32 subnormal = (vec_u32)((vec_f32)magnitude + 0.5f) - 0x3f000000;
+        vec_u32 infinite = (vec_u32){ 0 } + 0x7c00, nan = 0x7e00 | ((magnitude >> 13) & 0x3ff);
+
+        vec half = choose((vec)(magnitude < 0x38800000), (vec)subnormal, (vec)normal);
+        half = choose((vec)(magnitude >= 0x477ff000), (vec)infinite, half);
+        half = choose((vec)(magnitude > 0x7f800000), (vec)nan, half);
+        return narrow_bits((vec_u32)half | sign);
+}
+
+#define WIDEN_F16(half)  widen_f16_by_bits(half)
+#define NARROW_F16(wide) low_half(narrow_f16_by_bits(wide))
+#endif
+
+INLINE vec widen_f16(vec stored) {
+        return WIDEN_F16(low_half(stored));
+}
+
+INLINE vec finish_f16(vec sum, uint32_t divisor) {
+        (void)divisor;
+        return from_half(NARROW_F16(sum));
+}
+
+INLINE vec divide_f16(vec sum, uint32_t divisor) {
+        return finish_f16(divide_f32(sum, divisor), 1);
+}
+
+INLINE vec widen_bf16(vec stored) {
+        return (vec)(widen_bits(low_half(stored)) << 16);
+}
+
+/* A carry into the half that stays; a NaN must not carry, nor lose its last bit. */
+INLINE vec finish_bf16(vec sum, uint32_t divisor) {
+        (void)divisor;
+        vec_u32 bits = (vec_u32)sum;
+        vec_u32 rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
+        vec is_nan = (vec)((bits & 0x7fffffff) > 0x7f800000);
+        return narrow_bits((vec_u32)choose(is_nan, (vec)((bits >> 16) | 0x40), (vec)rounded));
+}
+
+INLINE vec divide_bf16(vec sum, uint32_t divisor) {
+        return finish_bf16(divide_f32(sum, divisor), 1);
+}
+
+/* --- minimum and maximum --- */
+
+#define DEFINE_EXTREMES(type)                                                                                \
+        INLINE vec min_##type(vec a, vec b) {                                                                \
+                return choose((vec)((vec_##type)a < (vec_##type)b), a, b);                                   \
+        }                                                                                                    \
+        INLINE vec max_##type(vec a, vec b) {                                                                \
+                return choose((vec)((vec_##type)a > (vec_##type)b), a, b);                                   \
+        }
+
+DEFINE_EXTREMES(u8)
+DEFINE_EXTREMES(i16)
+DEFINE_EXTREMES(i32)
+DEFINE_EXTREMES(i64)
+
+/* Floats as integers of the same order: the magnitude of a negative one is complemented, which puts -0 right
+ * below +0, and doing it again undoes it. A NaN becomes the integer that wins. */
+#define DEFINE_FLOAT_ORDER(float_type, type, most, infinity)                                                 \
+        INLINE vec order_##float_type(vec v) {                                                               \
+                vec_##type bits = (vec_##type)v;                                                             \
+                return (vec)(bits ^ ((bits < 0) & (most)));                                                  \
+        }                                                                                                    \
+        INLINE vec unorder_##float_type(vec v, uint32_t divisor) {                                           \
+                (void)divisor;                                                                               \
+                return order_##float_type(v);                                                                \
+        }                                                                                                    \
+        INLINE vec order_##float_type##_nan_as(vec v, vec_##type winner) {                                   \
+                vec is_nan = (vec)(((vec_##type)v & (most)) > (infinity));                                   \
+                return choose(is_nan, (vec)winner, order_##float_type(v));                                   \
+        }                                                                                                    \
+        INLINE vec order_##float_type##_min(vec v) {                                                         \
+                return order_##float_type##_nan_as(v, (vec_##type){ 0 } + (-(most)-1));                      \
+        }                                                                                                    \
+        INLINE vec order_##float_type##_max(vec v) {                                                         \
+                return order_##float_type##_nan_as(v, (vec_##type){ 0 } + (most));                           \
+        }
+
+DEFINE_FLOAT_ORDER(f16, i16, INT16_MAX, (int16_t)0x7c00)
+DEFINE_FLOAT_ORDER(bf16, i16, INT16_MAX, (int16_t)0x7f80)
+DEFINE_FLOAT_ORDER(f32, i32, INT32_MAX, INT32_C(0x7f800000))
+DEFINE_FLOAT_ORDER(f64, i64, INT64_MAX, INT64_C(0x7ff0000000000000))
+
+/* --- the pass --- */
+
+/* `n_bytes` <= VECTOR_BYTES from `p`, the rest zero. */
+INLINE vec load(const void *p, size_t n_bytes) {
+        vec v = { 0 };
+        memcpy(&v, p, n_bytes);
+        return v;
+}
+
+INLINE const uint8_t *input_at(const struct kernel_call *c, uint32_t i, size_t at_bytes) {
+        return (const uint8_t *)c->inputs[i] + at_bytes;
+}
+
+INLINE uint8_t *output_at(const struct kernel_call *c, uint32_t i, size_t at_bytes) {
+        return (uint8_t *)c->outputs[i] + at_bytes;
+}
+
+/* The elements of `n_vectors` vectors at `at_bytes`, of which `part_bytes` each are there. */
+INLINE void reduce_at(const struct kernel_call *c, const struct arithmetic *a, size_t at_bytes,
+        unsigned int n_vectors, size_t part_bytes) {
+        vec acc[BLOCK];
+        UNROLLED for (unsigned int u = 0; u < n_vectors; u++) acc[u] =
+                a->widen(load(input_at(c, 0, at_bytes + u * part_bytes), part_bytes));
+        for (uint32_t i = 1; i < c->n_inputs; i++) {
+                const uint8_t *in = input_at(c, i, at_bytes);
+                UNROLLED for (unsigned int u = 0; u < n_vectors; u++) acc[u] =
+                        a->combine(acc[u], a->widen(load(in + u * part_bytes, part_bytes)));
+        }
+        UNROLLED for (unsigned int u = 0; u < n_vectors; u++) acc[u] = a->finish(acc[u], c->divisor);
+        for (uint32_t i = 0; i < c->n_outputs; i++) {
+                uint8_t *out = output_at(c, i, at_bytes);
+                UNROLLED for (unsigned int u = 0; u < n_vectors; u++)
+                        memcpy(out + u * part_bytes, &acc[u], part_bytes);
+        }
+}
+
+INLINE void reduce(const struct kernel_call *c, const struct arithmetic *a) {
+        size_t n_bytes = c->count * a->element_bytes, at = 0;
+        if (c->n_inputs > FEW_INPUTS)
+                for (; n_bytes - at >= BLOCK * a->stored_bytes; at += BLOCK * a->stored_bytes)
+                        reduce_at(c, a, at, BLOCK, a->stored_bytes);
+        for (; n_bytes - at >= UNROLL * a->stored_bytes; at += UNROLL * a->stored_bytes)
+                reduce_at(c, a, at, UNROLL, a->stored_bytes);
+        for (; n_bytes - at >= a->stored_bytes; at += a->stored_bytes)
+                reduce_at(c, a, at, 1, a->stored_bytes);
+        if (at < n_bytes)
+                reduce_at(c, a, at, 1, n_bytes - at);
+}
+
+#define DEFINE_KERNEL(name, bytes, stored, widen_, combine_, finish_)                                        \
+        static void name(const struct kernel_call *c) {                                                      \
+                static const struct arithmetic a = {                                                         \
+                        .element_bytes = (bytes),                                                            \
+                        .stored_bytes = (stored),                                                            \
+                        .widen = (widen_),                                                                   \
+                        .combine = (combine_),                                                               \
+                        .finish = (finish_),                                                                 \
+                };                                                                                           \
+                reduce(c, &a);                                                                               \
+        }
+
+#define FULL VECTOR_BYTES
+#define HALF (VECTOR_BYTES / 2)
+
+DEFINE_KERNEL(sum_u8, 1, FULL, keep, add_u8, keep_finished)
+DEFINE_KERNEL(sum_i32, 4, FULL, keep, add_u32, keep_finished)
+DEFINE_KERNEL(sum_i64, 8, FULL, keep, add_u64, keep_finished)
+DEFINE_KERNEL(sum_f16, 2, HALF, widen_f16, add_f32, finish_f16)
+DEFINE_KERNEL(sum_bf16, 2, HALF, widen_bf16, add_f32, finish_bf16)
+DEFINE_KERNEL(sum_f32, 4, FULL, keep, add_f32, keep_finished)
+DEFINE_KERNEL(sum_f64, 8, FULL, keep, add_f64, keep_finished)
+
+DEFINE_KERNEL(mean_f16, 2, HALF, widen_f16, add_f32, divide_f16)
+DEFINE_KERNEL(mean_bf16, 2, HALF, widen_bf16, add_f32, divide_bf16)
+DEFINE_KERNEL(mean_f32, 4, FULL, keep, add_f32, divide_f32)
+DEFINE_KERNEL(mean_f64, 8, FULL, keep, add_f64, divide_f64)
+
+DEFINE_KERNEL(minimum_u8, 1, FULL, keep, min_u8, keep_finished)
+DEFINE_KERNEL(minimum_i32, 4, FULL, keep, min_i32, keep_finished)
+DEFINE_KERNEL(minimum_i64, 8, FULL, keep, min_i64, keep_finished)
+DEFINE_KERNEL(minimum_f16, 2, FULL, order_f16_min, min_i16, unorder_f16)
+DEFINE_KERNEL(minimum_bf16, 2, FULL, order_bf16_min, min_i16, unorder_bf16)
+DEFINE_KERNEL(minimum_f32, 4, FULL, order_f32_min, min_i32, unorder_f32)
+DEFINE_KERNEL(minimum_f64, 8, FULL, order_f64_min, min_i64, unorder_f64)
+
+DEFINE_KERNEL(maximum_u8, 1, FULL, keep, max_u8, keep_finished)
+DEFINE_KERNEL(maximum_i32, 4, FULL, keep, max_i32, keep_finished)
+DEFINE_KERNEL(maximum_i64, 8, FULL, keep, max_i64, keep_finished)
+DEFINE_KERNEL(maximum_f16, 2, FULL, order_f16_max, max_i16, unorder_f16)
+DEFINE_KERNEL(maximum_bf16, 2, FULL, order_bf16_max, max_i16, unorder_bf16)
+DEFINE_KERNEL(maximum_f32, 4, FULL, order_f32_max, max_i32, unorder_f32)
+DEFINE_KERNEL(maximum_f64, 8, FULL, order_f64_max, max_i64, unorder_f64)
+
+/* NOLINTNEXTLINE(misc-definitions-in-headers): included once for each instruction set */
+const struct kernel_table KERNELS_TABLE = {
+        .reduce = {
+                [DTYPE_U8] = { [OP_SUM] = sum_u8, [OP_MIN] = minimum_u8, [OP_MAX] = maximum_u8 },
+                [DTYPE_I32] = { [OP_SUM] = sum_i32, [OP_MIN] = minimum_i32, [OP_MAX] = maximum_i32 },
+                [DTYPE_I64] = { [OP_SUM] = sum_i64, [OP_MIN] = minimum_i64, [OP_MAX] = maximum_i64 },
+                [DTYPE_F16] = { [OP_SUM] = sum_f16, [OP_MEAN] = mean_f16, [OP_MIN] = minimum_f16, [OP_MAX] = maximum_f16 },
+                [DTYPE_BF16] = { [OP_SUM] = sum_bf16, [OP_MEAN] = mean_bf16, [OP_MIN] = minimum_bf16, [OP_MAX] = maximum_bf16 },
+                [DTYPE_F32] = { [OP_SUM] = sum_f32, [OP_MEAN] = mean_f32, [OP_MIN] = minimum_f32, [OP_MAX] = maximum_f32 },
+                [DTYPE_F64] = { [OP_SUM] = sum_f64, [OP_MEAN] = mean_f64, [OP_MIN] = minimum_f64, [OP_MAX] = maximum_f64 },
+        },
+};

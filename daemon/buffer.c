@@ -1,0 +1,440 @@
+/* Buffers live in one table by (session, id), and on a list of their session's. A buffer that was
+ * unregistered while leased leaves both and lives on by its leases alone; `n_leases` and `is_doomed` decide
+ * when its release chore starts. The chore is embedded, so letting go never needs memory. */
+#include "buffer.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include "base/fd.h"
+#include "base/table.h"
+
+enum buffer_state { BUFFER_IMPORTING, BUFFER_READY, BUFFER_FAILED };
+
+struct buffer {
+        struct chore chore; /* first: a chore that comes back is its buffer */
+        bool is_stranger;   /* only a descriptor to be closed */
+        struct {
+                uint64_t session, id;
+        } key;
+        uint64_t request, n_bytes, file;
+        enum buffer_state state;
+        enum status status; /* of BUFFER_FAILED */
+        enum access access;
+        uint32_t n_leases;
+        bool is_doomed, is_listed;
+        struct charge descriptor, bytes;
+        struct holder *holder;
+        struct list holder_link;
+        UT_hash_handle hh;
+};
+
+/* What one session holds. */
+struct holder {
+        uint64_t session;
+        struct list buffers;
+        uint32_t n_ready, n_importing;
+        uint64_t ready_bytes;
+        UT_hash_handle hh;
+};
+
+struct buffers {
+        struct quotas *quotas;
+        struct buffer *by_id;
+        struct holder *holders;
+        uint32_t n_ready, n_importing;
+        struct buffer *last; /* found: a batch names the same one again and again */
+};
+
+int buffers_new(struct buffers **ret, struct quotas *quotas) {
+        struct buffers *b = calloc(1, sizeof(*b));
+        if (!b)
+                return -ENOMEM;
+        b->quotas = quotas;
+        *ret = b;
+        return 0;
+}
+
+void buffers_free(struct buffers *b) {
+        if (!b)
+                return;
+        CHECK(!b->by_id && !b->holders);
+        free(b);
+}
+
+static struct buffer *buffers_find(struct buffers *b, uint64_t session, uint64_t id) {
+        struct {
+                uint64_t session, id;
+        } key = { session, id };
+        struct buffer *found = b->last;
+        if (found && found->key.session == session && found->key.id == id)
+                return found;
+        HASH_FIND(hh, b->by_id, &key, sizeof(key), found);
+        if (found)
+                b->last = found;
+        return found;
+}
+
+static struct holder *buffers_find_holder(const struct buffers *b, uint64_t session) {
+        struct holder *h;
+        HASH_FIND(hh, b->holders, &session, sizeof(session), h);
+        return h;
+}
+
+static struct holder *buffers_holder(struct buffers *b, uint64_t session) {
+        struct holder *h = buffers_find_holder(b, session);
+        if (h)
+                return h;
+        h = calloc(1, sizeof(*h));
+        if (!h)
+                return NULL;
+        h->session = session;
+        list_init(&h->buffers);
+        bool is_in = true;
+        TABLE_ADD(b->holders, h, session, is_in);
+        if (!is_in) {
+                free(h);
+                return NULL;
+        }
+        return h;
+}
+
+static void holder_drop_if_empty(struct buffers *b, struct holder *h) {
+        if (!list_is_empty(&h->buffers))
+                return;
+        HASH_DEL(b->holders, h);
+        free(h);
+}
+
+static void buffer_free(struct buffer *buf) {
+        charge_release(&buf->descriptor);
+        charge_release(&buf->bytes);
+        free(buf);
+}
+
+/* The numbers of its holder and of all, by the state it is in. */
+static void buffer_count(struct buffers *b, struct buffer *buf) {
+        switch (buf->state) {
+        case BUFFER_IMPORTING:
+                b->n_importing++;
+                buf->holder->n_importing++;
+                break;
+        case BUFFER_READY:
+                b->n_ready++;
+                buf->holder->n_ready++;
+                buf->holder->ready_bytes += buf->n_bytes;
+                break;
+        case BUFFER_FAILED: break;
+        }
+}
+
+static void buffer_uncount(struct buffers *b, struct buffer *buf) {
+        switch (buf->state) {
+        case BUFFER_IMPORTING:
+                b->n_importing--;
+                buf->holder->n_importing--;
+                break;
+        case BUFFER_READY:
+                b->n_ready--;
+                buf->holder->n_ready--;
+                buf->holder->ready_bytes -= buf->n_bytes;
+                break;
+        case BUFFER_FAILED: break;
+        }
+}
+
+static void buffer_set_state(struct buffers *b, struct buffer *buf, enum buffer_state state) {
+        if (buf->is_listed)
+                buffer_uncount(b, buf);
+        buf->state = state;
+        if (buf->is_listed)
+                buffer_count(b, buf);
+}
+
+/* Out of sight: its id names nothing any more. */
+static void buffer_unlist(struct buffers *b, struct buffer *buf) {
+        if (!buf->is_listed)
+                return;
+        buf->is_listed = false;
+        if (b->last == buf)
+                b->last = NULL;
+        HASH_DEL(b->by_id, buf);
+        list_unlink(&buf->holder_link);
+        buffer_uncount(b, buf);
+        holder_drop_if_empty(b, buf->holder);
+        buf->holder = NULL;
+}
+
+static bool buffer_list(struct buffers *b, struct buffer *buf) {
+        buf->holder = buffers_holder(b, buf->key.session);
+        if (!buf->holder)
+                return false;
+        bool is_in = true;
+        TABLE_ADD(b->by_id, buf, key, is_in);
+        if (!is_in) {
+                holder_drop_if_empty(b, buf->holder);
+                return false;
+        }
+        list_append(&buf->holder->buffers, &buf->holder_link);
+        buf->is_listed = true;
+        buffer_count(b, buf);
+        return true;
+}
+
+static void buffer_start_chore(struct buffer *buf, enum chore_kind kind, struct list *chores) {
+        buf->chore.kind = kind;
+        list_append(chores, &buf->chore.link);
+}
+
+/* The memory goes as soon as nothing holds it: no id, no lease, no import under way. */
+static void buffer_go_if_done(struct buffer *buf, struct list *chores) {
+        if (!buf->is_doomed || buf->n_leases > 0 || buf->state == BUFFER_IMPORTING)
+                return;
+        if (buf->state == BUFFER_READY)
+                buffer_start_chore(buf, CHORE_RELEASE, chores);
+        else
+                buffer_free(buf);
+}
+
+static void buffer_doom(struct buffers *b, struct buffer *buf, struct list *chores) {
+        buffer_unlist(b, buf);
+        buf->is_doomed = true;
+        buffer_go_if_done(buf, chores);
+}
+
+static struct buffer *buffer_new(uint64_t session, uint64_t id, uint32_t uid, int fd) {
+        struct buffer *buf = calloc(1, sizeof(*buf));
+        if (!buf)
+                return NULL;
+        list_init(&buf->chore.link);
+        list_init(&buf->holder_link);
+        buf->key.session = buf->chore.session = session;
+        buf->key.id = buf->chore.buffer = id;
+        buf->chore.uid = uid;
+        buf->chore.fd = fd;
+        return buf;
+}
+
+enum status buffer_close_stranger(
+        struct buffers *b, uint64_t session, uint32_t uid, int fd, struct list *chores, struct error *err) {
+        struct buffer *buf = buffer_new(session, 0, uid, fd);
+        if (!buf) {
+                /* Rather a slow close here than a descriptor for ever. */
+                fd_close(&fd);
+                return error_set(err, STATUS_NO_MEMORY, FIELD_DESCRIPTOR, "tuttid is short of memory");
+        }
+        buf->is_stranger = true;
+        enum status status = quota_charge(b->quotas, &buf->descriptor, uid, QUOTA_DESCRIPTORS, 1, err);
+        buffer_start_chore(buf, CHORE_CLOSE, chores);
+        return status;
+}
+
+/* What may be known of the descriptor without touching the memory behind it. */
+static enum status buffer_check_fd(const struct buffer_ask *ask, uint64_t *ret_file, struct error *err) {
+        struct stat st;
+        if (ask->fd < 0)
+                return error_set(err, STATUS_BAD_FD, FIELD_DESCRIPTOR,
+                        "no descriptor came with the registration of buffer %llu",
+                        (unsigned long long)ask->reg->buffer);
+        if (fcntl(ask->fd, F_GET_SEALS) < 0 || fstat(ask->fd, &st) < 0)
+                return error_set(err, STATUS_BAD_FD, FIELD_DESCRIPTOR,
+                        "the descriptor of buffer %llu is not a memfd; make it with "
+                        "memfd_create(MFD_ALLOW_SEALING) or tutti_buffer_alloc",
+                        (unsigned long long)ask->reg->buffer);
+        *ret_file = (uint64_t)st.st_ino ^ (uint64_t)st.st_dev << 40;
+        return STATUS_OK;
+}
+
+static enum status buffer_check_ask(const struct buffer_ask *ask, struct error *err) {
+        const struct msg_register *r = ask->reg;
+        if (r->buffer == 0)
+                return error_set(err, STATUS_INVALID, FIELD_BUFFER, "buffer id 0 is reserved");
+        if (r->kind != BUFFER_KIND_MEMFD)
+                return error_set(err, STATUS_UNSUPPORTED, FIELD_BUFFER,
+                        "this tuttid takes memfds only; it has no GPU backend");
+        if (r->device[0] != '\0')
+                return error_set(err, STATUS_UNSUPPORTED, FIELD_BUFFER,
+                        "device \"%s\": this tuttid takes host memory only", r->device);
+        switch (r->access) {
+        case ACCESS_IN:
+        case ACCESS_OUT:
+        case ACCESS_INOUT: return STATUS_OK;
+        case ACCESS_UNSPECIFIED: break;
+        }
+        return error_set(err, STATUS_INVALID, FIELD_ACCESS, "say whether the buffer is in, out or inout");
+}
+
+static enum status buffer_charge(struct buffers *b, struct buffer *buf, struct error *err) {
+        enum status status =
+                quota_charge(b->quotas, &buf->descriptor, buf->chore.uid, QUOTA_DESCRIPTORS, 1, err);
+        if (status != STATUS_OK)
+                return status;
+        return quota_charge(b->quotas, &buf->bytes, buf->chore.uid, QUOTA_MAPPED_BYTES, buf->n_bytes, err);
+}
+
+/* The descriptor has no buffer that would close it. */
+static enum status buffer_reject(
+        struct buffers *b, const struct buffer_ask *ask, enum status status, struct list *chores) {
+        if (ask->fd >= 0) {
+                struct error ignored;
+                error_init(&ignored, STATUS_OK);
+                enum status closing =
+                        buffer_close_stranger(b, ask->session, ask->uid, ask->fd, chores, &ignored);
+                (void)closing; /* a charge that fails closes it all the same */
+        }
+        return status;
+}
+
+enum status buffer_register(
+        struct buffers *b, const struct buffer_ask *ask, struct list *chores, struct error *err) {
+        uint64_t id = ask->reg->buffer;
+        if (id != 0 && buffers_find(b, ask->session, id))
+                return buffer_reject(b, ask,
+                        error_set(err, STATUS_LIMIT, FIELD_BUFFER,
+                                "buffer id %llu is taken; ids are used once", (unsigned long long)id),
+                        chores);
+        struct buffer *buf = buffer_new(ask->session, id, ask->uid, -1);
+        if (!buf)
+                return buffer_reject(b, ask,
+                        error_set(err, STATUS_NO_MEMORY, FIELD_BUFFER, "tuttid is short of memory"), chores);
+        buf->request = ask->request;
+        buf->n_bytes = buf->chore.n_bytes = ask->reg->size_bytes;
+        buf->access = buf->chore.access = ask->reg->access;
+        enum status status = buffer_check_ask(ask, err);
+        if (status == STATUS_OK)
+                status = buffer_check_fd(ask, &buf->file, err);
+        if (status == STATUS_OK)
+                status = buffer_charge(b, buf, err);
+        if (id == 0 || !buffer_list(b, buf)) {
+                buffer_free(buf);
+                return buffer_reject(b, ask,
+                        status == STATUS_OK
+                                ? error_set(err, STATUS_NO_MEMORY, FIELD_BUFFER, "tuttid is short of memory")
+                                : status,
+                        chores);
+        }
+        if (status != STATUS_OK) {
+                buffer_set_state(b, buf, BUFFER_FAILED);
+                buf->status = status;
+                charge_release(&buf->bytes);
+                snprintf(buf->chore.why, sizeof(buf->chore.why), "%.*s", (int)sizeof(buf->chore.why) - 1,
+                        err->detail);
+                return buffer_reject(b, ask, status, chores);
+        }
+        buf->chore.fd = ask->fd;
+        buffer_start_chore(buf, CHORE_IMPORT, chores);
+        return STATUS_OK;
+}
+
+/* The import has ended: ready, failed, or nobody wants it any more. */
+static void buffer_imported(
+        struct buffers *b, struct buffer *buf, struct list *chores, struct buffer_news *ret) {
+        *ret = (struct buffer_news){ .session = buf->key.session,
+                .request = buf->request,
+                .buffer = buf->key.id,
+                .status = buf->chore.status };
+        memcpy(ret->why, buf->chore.why, sizeof(ret->why));
+        buffer_set_state(b, buf, buf->chore.status == STATUS_OK ? BUFFER_READY : BUFFER_FAILED);
+        if (buf->state == BUFFER_FAILED) {
+                buf->status = buf->chore.status;
+                charge_release(&buf->bytes);
+        }
+        buffer_go_if_done(buf, chores);
+}
+
+bool buffer_chore_done(struct buffers *b, struct chore *chore, struct list *chores, struct buffer_news *ret) {
+        struct buffer *buf = (struct buffer *)(void *)chore;
+        if (chore->kind == CHORE_IMPORT) {
+                buffer_imported(b, buf, chores, ret);
+                return true;
+        }
+        buffer_free(buf);
+        return false;
+}
+
+enum status buffer_unregister(
+        struct buffers *b, uint64_t session, uint64_t id, struct list *chores, struct error *err) {
+        struct buffer *buf = buffers_find(b, session, id);
+        if (!buf)
+                return error_set(err, STATUS_NOT_FOUND, FIELD_BUFFER, "buffer %llu is not registered",
+                        (unsigned long long)id);
+        buffer_doom(b, buf, chores);
+        return STATUS_OK;
+}
+
+void buffers_end_session(struct buffers *b, uint64_t session, struct list *chores) {
+        struct holder *h;
+        while ((h = buffers_find_holder(b, session)))
+                buffer_doom(b, list_entry(h->buffers.next, struct buffer, holder_link), chores);
+}
+
+bool buffers_is_importing(const struct buffers *b, uint64_t session) {
+        const struct holder *h = b->n_importing ? buffers_find_holder(b, session) : NULL;
+        return h && h->n_importing > 0;
+}
+
+static enum status buffer_check_use(const struct buffer *buf, enum buffer_use use, struct error *err) {
+        if (buf->state == BUFFER_FAILED)
+                return error_set(err, buf->status, FIELD_BUFFER,
+                        "buffer %llu was refused when it was registered: %s", (unsigned long long)buf->key.id,
+                        buf->chore.why);
+        if (use == BUFFER_WRITE && buf->access == ACCESS_IN)
+                return error_set(err, STATUS_INVALID, FIELD_ACCESS,
+                        "buffer %llu is registered for input only and is named as an output",
+                        (unsigned long long)buf->key.id);
+        if (use == BUFFER_READ && buf->access == ACCESS_OUT)
+                return error_set(err, STATUS_INVALID, FIELD_ACCESS,
+                        "buffer %llu is registered for output only and is named as an input",
+                        (unsigned long long)buf->key.id);
+        return STATUS_OK;
+}
+
+enum status buffer_lease(struct buffers *b, uint64_t session, struct place *place, enum buffer_use use,
+        uint64_t count, uint64_t element_bytes, struct error *err) {
+        struct buffer *buf = buffers_find(b, session, place->buffer);
+        if (!buf || buf->state == BUFFER_IMPORTING)
+                return error_set(err, STATUS_NOT_FOUND, FIELD_BUFFER, "buffer %llu is not registered",
+                        (unsigned long long)place->buffer);
+        enum status status = buffer_check_use(buf, use, err);
+        if (status != STATUS_OK)
+                return status;
+        if (place->offset_bytes % element_bytes != 0)
+                return error_set(err, STATUS_INVALID, FIELD_OFFSET,
+                        "offset %llu is not a multiple of the element's %llu bytes",
+                        (unsigned long long)place->offset_bytes, (unsigned long long)element_bytes);
+        if (!span_make(place->offset_bytes, count, element_bytes, buf->n_bytes, &place->span))
+                return error_set(err, STATUS_INVALID, FIELD_SIZE,
+                        "%llu elements of %llu bytes from offset %llu on do not fit into buffer %llu of %llu "
+                        "bytes",
+                        (unsigned long long)count, (unsigned long long)element_bytes,
+                        (unsigned long long)place->offset_bytes, (unsigned long long)place->buffer,
+                        (unsigned long long)buf->n_bytes);
+        place->lease = buf;
+        place->memory = buf->chore.memory;
+        place->file = buf->file;
+        buf->n_leases++;
+        return STATUS_OK;
+}
+
+void buffer_unlease(struct buffers *b, struct place *place, struct list *chores) {
+        struct buffer *buf = place->lease;
+        if (!buf)
+                return;
+        place->lease = NULL;
+        place->memory = NULL;
+        buf->n_leases--;
+        buffer_go_if_done(buf, chores);
+}
+
+uint32_t buffers_count(const struct buffers *b) {
+        return b->n_ready;
+}
+
+uint32_t buffers_count_session(const struct buffers *b, uint64_t session, uint64_t *ret_bytes) {
+        const struct holder *h = buffers_find_holder(b, session);
+        *ret_bytes = h ? h->ready_bytes : 0;
+        return h ? h->n_ready : 0;
+}

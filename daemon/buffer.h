@@ -1,0 +1,83 @@
+/* Registered memory: whose it is, who leases it, when it may go.
+ *
+ *   IMPORTING --chore done--> READY --unregistered or session over, last lease back--> (release chore) -->
+ * gone
+ *       |
+ *       +--chore failed--> FAILED(status): keeps its id until unregistered, so that a submission naming it
+ * gets that status
+ *
+ * Owned by daemon.c, driven by conductor.c; loop thread. Client descriptors are only looked at here (fstat,
+ * F_GET_SEALS); sealing, mapping, unmapping and closing are chores, which are handed back in the `chores`
+ * list of each call for the conductor to give to the engine. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include "backends/backend.h"
+#include "base/list.h"
+#include "model/error.h"
+#include "model/signature.h"
+#include "quota.h"
+
+struct buffers;
+struct buffer;
+
+/* What a session asks for. */
+struct buffer_ask {
+        uint64_t session, request;
+        uint32_t uid;
+        const struct msg_register *reg;
+        int fd; /* -1: none came; consumed in any case */
+};
+
+/* How an import ended. */
+struct buffer_news {
+        uint64_t session, request, buffer;
+        enum status status;
+        char why[160];
+};
+
+int buffers_new(struct buffers **ret, struct quotas *quotas) MUST_USE;
+/* All sessions must have ended and all chores come back. */
+void buffers_free(struct buffers *b);
+
+/* OK: the import is a chore in `chores`, and buffer_chore_done will tell how it went. Otherwise the id stays
+ * as failed with this status (LIMIT for an id that is taken: the first one is unharmed), and the descriptor
+ * is in `chores` to be closed. */
+enum status buffer_register(
+        struct buffers *b, const struct buffer_ask *ask, struct list *chores, struct error *err) MUST_USE;
+
+/* Takes a chore back from the engine. true: an import has ended, *ret tells; more chores may follow from it.
+ */
+bool buffer_chore_done(struct buffers *b, struct chore *chore, struct list *chores, struct buffer_news *ret);
+
+/* Forgets the id at once; the memory goes when its last lease comes back. NOT_FOUND. */
+enum status buffer_unregister(
+        struct buffers *b, uint64_t session, uint64_t id, struct list *chores, struct error *err) MUST_USE;
+
+/* Every buffer of the session is unregistered. */
+void buffers_end_session(struct buffers *b, uint64_t session, struct list *chores);
+
+/* A stranger's descriptor, charged until it is closed. The descriptor is consumed in any case; QUOTA when the
+ * user is at its limit (it is closed all the same), NO_MEMORY. */
+enum status buffer_close_stranger(struct buffers *b, uint64_t session, uint32_t uid, int fd,
+        struct list *chores, struct error *err) MUST_USE;
+
+/* Whether imports of this session are under way: a submission waits for them, so that a client may register
+ * and submit in one breath. */
+bool buffers_is_importing(const struct buffers *b, uint64_t session);
+
+enum buffer_use { BUFFER_READ, BUFFER_WRITE };
+
+/* Checks the place of a value of `count` elements of `element_bytes` and takes a lease: fills lease, memory,
+ * file, span. NOT_FOUND (no such buffer), the status of a failed registration, INVALID with field OFFSET,
+ * SIZE or ACCESS. */
+enum status buffer_lease(struct buffers *b, uint64_t session, struct place *place, enum buffer_use use,
+        uint64_t count, uint64_t element_bytes, struct error *err) MUST_USE;
+
+/* Gives a lease back; harmless on a place without one. */
+void buffer_unlease(struct buffers *b, struct place *place, struct list *chores);
+
+/* Registered and not failed, over all; and of one session. */
+uint32_t buffers_count(const struct buffers *b);
+uint32_t buffers_count_session(const struct buffers *b, uint64_t session, uint64_t *ret_bytes);

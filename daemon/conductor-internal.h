@@ -1,0 +1,53 @@
+/* What the files of the conductor share: conductor.c (the turn and the corridor), conductor-requests.c (one
+ * packet), conductor-collective.c (from sealed to told), conductor-queries.c (rows). */
+#pragma once
+
+#include "base/arena.h"
+#include "conductor.h"
+#include "wire/codec.h"
+
+#define PACKETS_A_TURN 16
+
+struct conductor {
+        struct house house;
+        uint64_t started_ns, now_ns; /* now: of this turn */
+        bool is_draining;
+        struct outcome outcome;
+        struct list chores;  /* to be given to the engine */
+        struct list ejected; /* struct session.eject_link: to be ended when the outcome is settled */
+        struct list tasks;   /* free ones */
+        uint32_t n_running;
+        struct arena request_arena, scratch;
+        uint8_t in[MAX_PACKET_BYTES], out[MAX_PACKET_BYTES];
+        struct error error;        /* of the request at hand */
+        uint32_t ranks[MAX_WORLD]; /* of the problem at hand */
+        const struct entry *entries[MAX_WORLD];
+};
+
+/* Handles one packet of a session, whose descriptors it takes. */
+void conductor_handle_packet(struct conductor *c, struct session *s, struct packet *packet);
+/* Goes on with a submission that waited for imports. */
+void conductor_handle_held(struct conductor *c, struct session *s);
+/* Gives a half's leases back and the half to its pool. */
+void conductor_drop_half(struct conductor *c, struct half *half);
+
+/* Answers. A session that is gone is no error; one that reads nothing is ejected. */
+void conductor_reply(struct conductor *c, struct session *s, const struct reply *reply);
+void conductor_reply_fd(struct conductor *c, struct session *s, const struct reply *reply, int fd);
+void conductor_reply_status(struct conductor *c, struct session *s, uint64_t request, enum status status,
+        const struct error *err);
+void conductor_query(struct conductor *c, struct session *s, uint64_t request, const struct msg_query *query);
+
+/* Ends the session at the end of this turn with one last error packet. */
+void conductor_eject(struct conductor *c, struct session *s, enum status status, const char *format, ...)
+        PRINTF_LIKE(4, 5);
+
+/* Fills in what only the host knows of the replicas in an error: alive, stopped, dead. */
+void conductor_probe(struct conductor *c, const struct group *g, uint32_t n, struct replica_report *reports);
+
+/* SEALED: made into a plan, and given to the engine unless there is nothing to do. */
+void conductor_run(struct conductor *c, struct meeting *m);
+/* A task came back from the engine: its collective ends. */
+void conductor_task_done(struct conductor *c, struct task *t);
+/* ENDED: tells every member, keeps the record, gives everything back. */
+void conductor_finish(struct conductor *c, struct meeting *m);

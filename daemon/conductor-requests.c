@@ -1,0 +1,382 @@
+/* One packet of a session: what it asks for, checked in the order of the corridor, and answered or handed to
+ * rendezvous. */
+#include "conductor-internal.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+#include "base/fd.h"
+#include "base/log.h"
+
+void conductor_drop_half(struct conductor *c, struct half *half) {
+        for (uint32_t i = 0; i < half->signature.n_entries; i++) {
+                buffer_unlease(c->house.buffers, &half->entries[i].input, &c->chores);
+                buffer_unlease(c->house.buffers, &half->entries[i].output, &c->chores);
+        }
+        rendezvous_half_free(c->house.rendezvous, half);
+}
+
+/* --- submissions --- */
+
+/* Takes a lease on every place that this replica reads or writes. */
+static enum status conductor_lease_entry(
+        struct conductor *c, const struct half *half, struct entry *e, uint32_t rank) {
+        uint64_t count, bytes = dtype_bytes(e->dtype);
+        if (!entry_count(e, &count))
+                return error_set(&c->error, STATUS_INVALID, FIELD_SHAPE, "the shape has too many elements");
+        if (signature_reads(&half->signature, rank)) {
+                enum status status = buffer_lease(
+                        c->house.buffers, half->session, &e->input, BUFFER_READ, count, bytes, &c->error);
+                if (status != STATUS_OK)
+                        return status;
+        }
+        if (e->output.buffer != 0 && entry_has_destination(e, rank))
+                return buffer_lease(
+                        c->house.buffers, half->session, &e->output, BUFFER_WRITE, count, bytes, &c->error);
+        return STATUS_OK;
+}
+
+static enum status conductor_check_half(struct conductor *c, struct half *half, const struct member *m) {
+        enum status status =
+                signature_check(&half->signature, half->entries, m->rank, m->group->world_size, &c->error);
+        for (uint32_t i = 0; status == STATUS_OK && i < half->signature.n_entries; i++) {
+                status = conductor_lease_entry(c, half, &half->entries[i], m->rank);
+                if (status != STATUS_OK)
+                        c->error.entry = half->signature.kind == KIND_BATCH_REDUCE ? (int32_t)i : -1;
+        }
+        return status;
+}
+
+/* Refused: the peers hear of it, the sender gets the reason. */
+static void conductor_refuse_half(struct conductor *c, struct session *s, struct half *half) {
+        enum status status = rendezvous_refuse(c->house.rendezvous, half, c->now_ns, &c->outcome, &c->error);
+        stats_count_refusal(c->house.stats);
+        conductor_reply_status(c, s, half->request, status, &c->error);
+        conductor_drop_half(c, half);
+}
+
+static void conductor_submit(struct conductor *c, struct session *s, struct half *half, uint64_t now_ns) {
+        const struct member *m = rendezvous_find_member(c->house.rendezvous, s->id, half->membership);
+        error_init(&c->error, STATUS_OK);
+        enum status status = STATUS_OK;
+        if (c->is_draining)
+                status = error_set(&c->error, STATUS_DRAINING, FIELD_UNSPECIFIED,
+                        "tuttid is being stopped and takes nothing new");
+        else if (m && m->state == MEMBER_ALIVE)
+                status = conductor_check_half(c, half, m);
+        if (status != STATUS_OK) {
+                conductor_refuse_half(c, s, half);
+                return;
+        }
+        status = rendezvous_submit(c->house.rendezvous, half, now_ns, &c->outcome, &c->error);
+        if (status == STATUS_OK)
+                return;
+        conductor_probe(c, m ? m->group : NULL, m ? c->error.n_replicas : 0, c->error.replicas);
+        conductor_reply_status(c, s, half->request, status, &c->error);
+        conductor_drop_half(c, half);
+}
+
+/* Whole now: waits for the imports that the client sent before it, then goes on. */
+static void conductor_submit_or_hold(struct conductor *c, struct session *s, struct half *half) {
+        if (!buffers_is_importing(c->house.buffers, s->id)) {
+                conductor_submit(c, s, half, c->now_ns);
+                return;
+        }
+        s->held = half;
+        s->held_since_ns = c->now_ns;
+        session_pause(s);
+}
+
+void conductor_handle_held(struct conductor *c, struct session *s) {
+        struct half *half = s->held;
+        s->held = NULL;
+        if (half)
+                conductor_submit(c, s, half, s->held_since_ns);
+}
+
+/* A half without entries, to be refused in its sender's name. */
+static void conductor_refuse_ask(struct conductor *c, struct session *s, const struct request *r) {
+        const struct msg_submit *ask = &r->submit;
+        if (ask->more)
+                s->discarded = r->request;
+        struct half *half = ask->has_key ? rendezvous_half_new(c->house.rendezvous, 0) : NULL;
+        if (!half) {
+                if (ask->has_key)
+                        error_set(
+                                &c->error, STATUS_NO_MEMORY, FIELD_UNSPECIFIED, "tuttid is short of memory");
+                conductor_reply_status(c, s, r->request, c->error.status, &c->error);
+                return;
+        }
+        half->session = s->id;
+        half->request = r->request;
+        half->membership = ask->membership;
+        half->epoch = ask->epoch;
+        half->key = ask->key;
+        half->signature = ask->signature;
+        half->signature.n_entries = 0;
+        conductor_refuse_half(c, s, half);
+}
+
+/* What can be said of a submission by its first packet. */
+static enum status conductor_check_ask(struct conductor *c, const struct msg_submit *ask) {
+        error_init(&c->error, STATUS_OK);
+        if (!ask->has_key)
+                return error_set(&c->error, STATUS_INVALID, FIELD_KEY,
+                        "the key is missing, empty or longer than %d bytes", MAX_KEY_BYTES);
+        if (ask->refused != STATUS_OK)
+                return error_set(
+                        &c->error, ask->refused, ask->refused_field, "refused by the caller's own library");
+        if (ask->signature.n_entries > MAX_ENTRIES)
+                return error_set(&c->error, STATUS_LIMIT, FIELD_ENTRIES,
+                        "%u entries; the limit is %d: use several batches", ask->signature.n_entries,
+                        MAX_ENTRIES);
+        return STATUS_OK;
+}
+
+static struct half *conductor_new_half(
+        struct conductor *c, const struct session *s, const struct request *r) {
+        const struct msg_submit *ask = &r->submit;
+        struct half *half = rendezvous_half_new(c->house.rendezvous, ask->signature.n_entries);
+        if (!half)
+                return NULL;
+        half->session = s->id;
+        half->request = r->request;
+        half->membership = ask->membership;
+        half->epoch = ask->epoch;
+        half->key = ask->key;
+        half->signature = ask->signature;
+        half->has_timeout = ask->has_timeout;
+        half->timeout_ns = ask->timeout_ns;
+        return half;
+}
+
+/* Adds a part's entries. When the last part is in, the half goes on. */
+static void conductor_assemble(struct conductor *c, struct session *s, const struct msg_submit *part) {
+        struct half *half = s->assembly;
+        if (part->n_part_entries > half->signature.n_entries - s->n_assembled ||
+                (!part->more && part->n_part_entries != half->signature.n_entries - s->n_assembled)) {
+                conductor_eject(c, s, STATUS_INVALID,
+                        "request %llu announces %u entries and brings another number",
+                        (unsigned long long)half->request, half->signature.n_entries);
+                return;
+        }
+        if (part->n_part_entries > 0)
+                memcpy(half->entries + s->n_assembled, part->entries,
+                        part->n_part_entries * sizeof(*part->entries));
+        s->n_assembled += part->n_part_entries;
+        if (part->more)
+                return;
+        s->assembly = NULL;
+        conductor_submit_or_hold(c, s, half);
+}
+
+static void conductor_handle_submit(struct conductor *c, struct session *s, const struct request *r) {
+        const struct msg_submit *ask = &r->submit;
+        if (s->discarded == r->request) {
+                if (!ask->more)
+                        s->discarded = 0;
+                return;
+        }
+        if (s->assembly) { /* of this request: conductor_handle has looked */
+                conductor_assemble(c, s, ask);
+                return;
+        }
+        if (conductor_check_ask(c, ask) != STATUS_OK) {
+                conductor_refuse_ask(c, s, r);
+                return;
+        }
+        s->assembly = conductor_new_half(c, s, r);
+        s->n_assembled = 0;
+        if (s->assembly) {
+                conductor_assemble(c, s, ask);
+                return;
+        }
+        error_set(&c->error, STATUS_NO_MEMORY, FIELD_UNSPECIFIED, "tuttid is short of memory");
+        conductor_refuse_ask(c, s, r);
+}
+
+/* --- the rest --- */
+
+static void conductor_welcome(struct conductor *c, struct session *s, const struct request *r) {
+        CLEANUP_FD int page = -1;
+        int e = session_make_page(s, &page);
+        if (e < 0) {
+                conductor_eject(c, s, STATUS_NO_MEMORY, "its status page cannot be made: %s", strerror(-e));
+                return;
+        }
+        s->is_greeted = true;
+        text_copy(s->process, sizeof(s->process), r->hello.process);
+        const struct reply reply = { .request = r->request,
+                .status = STATUS_OK,
+                .type = REPLY_WELCOME,
+                .welcome = {
+                        .version = PROTOCOL_MAX < r->hello.max_version ? PROTOCOL_MAX : r->hello.max_version,
+                        .server = "tuttid " TUTTI_VERSION,
+                        .session = s->id,
+                        .pid = (uint32_t)getpid(),
+                        .n_descriptors = 1,
+                        .status_slots = STATUS_PAGE_SLOTS,
+                        .default_timeout_ns = c->house.config->default_timeout_ns,
+                        .max_world = MAX_WORLD,
+                        .max_entries = MAX_ENTRIES,
+                        .max_packet_bytes = MAX_PACKET_BYTES } };
+        conductor_reply_fd(c, s, &reply, page);
+}
+
+static void conductor_handle_hello(
+        struct conductor *c, struct session *s, const struct request *r, struct packet *packet) {
+        if (s->is_greeted) {
+                conductor_eject(c, s, STATUS_INVALID, "it said hello twice");
+                return;
+        }
+        if (r->hello.min_version > PROTOCOL_MAX || r->hello.max_version < PROTOCOL_MIN) {
+                conductor_eject(c, s, STATUS_VERSION,
+                        "%.40s speaks protocol %u to %u, tuttid %s speaks %u to %u; upgrade %s",
+                        r->hello.client, r->hello.min_version, r->hello.max_version, TUTTI_VERSION,
+                        PROTOCOL_MIN, PROTOCOL_MAX,
+                        r->hello.min_version > PROTOCOL_MAX ? "tuttid" : "libtutti");
+                return;
+        }
+        if (packet->n_fds > 0 && session_take_pidfd(c->house.sessions, s, packet->fds[0]))
+                packet->fds[0] = -1;
+        conductor_welcome(c, s, r);
+}
+
+static void conductor_handle_join(struct conductor *c, struct session *s, const struct request *r) {
+        const struct join join = {
+                .session = s->id, .request = r->request, .uid = s->uid, .pid = s->pid, .ask = r->join
+        };
+        error_init(&c->error, STATUS_OK);
+        enum status status = STATUS_OK;
+        if (c->is_draining)
+                status = error_set(&c->error, STATUS_DRAINING, FIELD_UNSPECIFIED,
+                        "tuttid is being stopped and takes nothing new");
+        else
+                status = rendezvous_join(c->house.rendezvous, &join, c->now_ns, &c->outcome, &c->error);
+        if (status != STATUS_OK)
+                conductor_reply_status(c, s, r->request, status, &c->error);
+}
+
+static void conductor_handle_register(
+        struct conductor *c, struct session *s, const struct request *r, struct packet *packet) {
+        struct buffer_ask ask = {
+                .session = s->id, .request = r->request, .uid = s->uid, .reg = &r->reg, .fd = -1
+        };
+        if (packet->n_fds != r->reg.n_descriptors || r->reg.n_descriptors > 1) {
+                conductor_eject(c, s, STATUS_BAD_FD, "a registration announces %u descriptors and brings %u",
+                        r->reg.n_descriptors, packet->n_fds);
+                return;
+        }
+        if (packet->n_fds == 1)
+                ask.fd = fd_take(&packet->fds[0]);
+        error_init(&c->error, STATUS_OK);
+        enum status status = buffer_register(c->house.buffers, &ask, &c->chores, &c->error);
+        if (status != STATUS_OK)
+                conductor_reply_status(c, s, r->request, status, &c->error);
+}
+
+/* Requests that are answered at once with a status alone. */
+static enum status conductor_handle_simple(struct conductor *c, struct session *s, const struct request *r) {
+        struct rendezvous *rv = c->house.rendezvous;
+        error_init(&c->error, STATUS_OK);
+        switch (r->type) {
+        case REQUEST_LEAVE:
+                return rendezvous_leave(rv, s->id, r->membership, c->now_ns, &c->outcome, &c->error);
+        case REQUEST_UNREGISTER:
+                return buffer_unregister(c->house.buffers, s->id, r->buffer, &c->chores, &c->error);
+        case REQUEST_ABORT: return rendezvous_abort(rv, s->id, &r->abort, c->now_ns, &c->outcome, &c->error);
+        case REQUEST_BUSY: return rendezvous_busy(rv, s->id, &r->busy, c->now_ns, &c->outcome, &c->error);
+        case REQUEST_REJOIN:
+        case REQUEST_SHRINK:
+        case REQUEST_PREPARE:
+        case REQUEST_START:
+        case REQUEST_UNPREPARE:
+        case REQUEST_OPEN_LANE:
+        case REQUEST_MAKE_RESULT:
+        case REQUEST_RELEASE_RESULT:
+        case REQUEST_PAGES:
+                return error_set(&c->error, STATUS_UNSUPPORTED, FIELD_UNSPECIFIED,
+                        "tuttid %s does not do this yet; join, leave, register, submit, abort and busy are "
+                        "what it does",
+                        TUTTI_VERSION);
+        case REQUEST_NONE:
+        case REQUEST_HELLO:
+        case REQUEST_JOIN:
+        case REQUEST_REGISTER:
+        case REQUEST_SUBMIT:
+        case REQUEST_QUERY:
+        case REQUEST_GOODBYE: break;
+        }
+        return error_set(&c->error, STATUS_UNSUPPORTED, FIELD_UNSPECIFIED,
+                "tuttid %s does not know this request", TUTTI_VERSION);
+}
+
+static void conductor_handle_goodbye(struct conductor *c, struct session *s) {
+        /* All memberships leave in peace; the connection's own end follows by EOF. */
+        rendezvous_leave_all(c->house.rendezvous, s->id, c->now_ns, &c->outcome);
+}
+
+static void conductor_handle(
+        struct conductor *c, struct session *s, const struct request *r, struct packet *packet) {
+        if (s->assembly && (r->type != REQUEST_SUBMIT || r->request != s->assembly->request)) {
+                conductor_eject(c, s, STATUS_INVALID, "request %llu came between the parts of request %llu",
+                        (unsigned long long)r->request, (unsigned long long)s->assembly->request);
+                return;
+        }
+        switch (r->type) {
+        case REQUEST_HELLO: conductor_handle_hello(c, s, r, packet); return;
+        case REQUEST_JOIN: conductor_handle_join(c, s, r); return;
+        case REQUEST_REGISTER: conductor_handle_register(c, s, r, packet); return;
+        case REQUEST_SUBMIT: conductor_handle_submit(c, s, r); return;
+        case REQUEST_QUERY: conductor_query(c, s, r->request, &r->query); return;
+        case REQUEST_GOODBYE: conductor_handle_goodbye(c, s); return;
+        case REQUEST_NONE:
+        case REQUEST_LEAVE:
+        case REQUEST_UNREGISTER:
+        case REQUEST_ABORT:
+        case REQUEST_BUSY:
+        case REQUEST_REJOIN:
+        case REQUEST_SHRINK:
+        case REQUEST_PREPARE:
+        case REQUEST_START:
+        case REQUEST_UNPREPARE:
+        case REQUEST_OPEN_LANE:
+        case REQUEST_MAKE_RESULT:
+        case REQUEST_RELEASE_RESULT:
+        case REQUEST_PAGES: break;
+        }
+        enum status status = conductor_handle_simple(c, s, r);
+        conductor_reply_status(c, s, r->request, status, &c->error);
+}
+
+/* Descriptors that nobody took: closed on a thread of their own, since that can block. */
+static void conductor_close_strangers(struct conductor *c, struct session *s, struct packet *packet) {
+        for (uint32_t i = 0; i < packet->n_fds; i++) {
+                if (packet->fds[i] < 0)
+                        continue;
+                struct error err;
+                error_init(&err, STATUS_OK);
+                if (buffer_close_stranger(c->house.buffers, s->id, s->uid, fd_take(&packet->fds[i]),
+                            &c->chores, &err) != STATUS_OK)
+                        conductor_eject(c, s, err.status,
+                                "it sends descriptors that nobody asked for: %.100s", err.detail);
+        }
+}
+
+void conductor_handle_packet(struct conductor *c, struct session *s, struct packet *packet) {
+        struct request request;
+        arena_reset(&c->request_arena);
+        int r = codec_decode_request(c->in, packet->n_bytes, &c->request_arena, &request);
+        if (r < 0)
+                conductor_eject(c, s, r == -E2BIG ? STATUS_LIMIT : STATUS_INVALID,
+                        r == -E2BIG ? "a packet of %zu bytes unpacks to more than the protocol allows"
+                                    : "a packet of %zu bytes is no request of the protocol",
+                        packet->n_bytes);
+        else if (request.request == 0)
+                conductor_eject(c, s, STATUS_INVALID, "request number 0 is reserved");
+        else if (!s->is_greeted && request.type != REQUEST_HELLO)
+                conductor_eject(c, s, STATUS_INVALID, "its first request was not hello");
+        else
+                conductor_handle(c, s, &request, packet);
+        conductor_close_strangers(c, s, packet);
+}

@@ -1,0 +1,382 @@
+/* The turn and the corridor. Read conductor_turn first, then conductor_settle: every arrow of the house is
+ * drawn in these two and in the calls that they make. */
+#include "conductor-internal.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "base/log.h"
+
+#define DRAIN_PACKETS 64 /* of a process that has ended, what it had still sent */
+
+int conductor_new(struct conductor **ret, const struct house *house, uint64_t now_ns) {
+        struct conductor *c = calloc(1, sizeof(*c));
+        if (!c)
+                return -ENOMEM;
+        c->house = *house;
+        c->started_ns = c->now_ns = now_ns;
+        outcome_init(&c->outcome);
+        list_init(&c->chores);
+        list_init(&c->ejected);
+        list_init(&c->tasks);
+        arena_init(&c->request_arena, malloc(CODEC_ARENA_BYTES), CODEC_ARENA_BYTES);
+        arena_init(&c->scratch, malloc(CODEC_ARENA_BYTES), CODEC_ARENA_BYTES);
+        if (!c->request_arena.base || !c->scratch.base) {
+                conductor_free(c);
+                return -ENOMEM;
+        }
+        *ret = c;
+        return 0;
+}
+
+void conductor_free(struct conductor *c) {
+        if (!c)
+                return;
+        struct list *first;
+        while ((first = list_take_first(&c->tasks)))
+                engine_task_free(list_entry(first, struct task, link));
+        free(c->request_arena.base);
+        free(c->scratch.base);
+        free(c);
+}
+
+/* --- answers --- */
+
+void conductor_reply_fd(struct conductor *c, struct session *s, const struct reply *reply, int fd) {
+        size_t n_bytes;
+        if (!s)
+                return;
+        int r = codec_encode_reply(reply, &c->scratch, c->out, &n_bytes);
+        CHECK(r == 0);
+        r = session_send(c->house.sessions, s, c->out, n_bytes, &fd, fd >= 0);
+        if (r < 0)
+                conductor_eject(c, s, STATUS_LIMIT, "it does not read its replies (%s)", strerror(-r));
+}
+
+void conductor_reply(struct conductor *c, struct session *s, const struct reply *reply) {
+        conductor_reply_fd(c, s, reply, -1);
+}
+
+void conductor_reply_status(struct conductor *c, struct session *s, uint64_t request, enum status status,
+        const struct error *err) {
+        conductor_reply(c, s,
+                &(struct reply){
+                        .request = request, .status = status, .error = status == STATUS_OK ? NULL : err });
+}
+
+void conductor_probe(struct conductor *c, const struct group *g, uint32_t n, struct replica_report *reports) {
+        for (uint32_t i = 0; i < n; i++) {
+                if (reports[i].state != PROCESS_UNKNOWN || reports[i].rank >= g->world_size)
+                        continue;
+                const struct session *s =
+                        session_find(c->house.sessions, g->members[reports[i].rank].session);
+                if (s)
+                        reports[i].state = session_probe(s);
+        }
+}
+
+/* --- sessions end --- */
+
+void conductor_eject(struct conductor *c, struct session *s, enum status status, const char *format, ...) {
+        if (s->eject_why[0] != '\0')
+                return;
+        va_list args;
+        va_start(args, format);
+        vsnprintf(s->eject_why, sizeof(s->eject_why), format, args);
+        va_end(args);
+        s->eject_status = status;
+        list_append(&c->ejected, &s->eject_link);
+}
+
+/* While sessions of several users exist, none may hold all workers. */
+static void conductor_note_users(struct conductor *c) {
+        uint32_t uids[2], n = 0;
+        for (const struct session *s = sessions_next(c->house.sessions, NULL); s && n < 2;
+                s = sessions_next(c->house.sessions, s))
+                if (n == 0 || uids[0] != s->uid)
+                        uids[n++] = s->uid;
+        engine_set_shared(c->house.engine, n > 1);
+}
+
+static void conductor_end_session(struct conductor *c, struct session *s, enum loss loss, const char *why) {
+        if (s->assembly)
+                conductor_drop_half(c, s->assembly);
+        if (s->held)
+                conductor_drop_half(c, s->held);
+        s->assembly = s->held = NULL;
+        rendezvous_lose(c->house.rendezvous, s->id, loss, why, c->now_ns, &c->outcome);
+        buffers_end_session(c->house.buffers, s->id, &c->chores);
+        session_close(c->house.sessions, s);
+        conductor_note_users(c);
+}
+
+static void conductor_end_ejected(struct conductor *c, struct session *s) {
+        struct error *err = &c->error;
+        log_warning("pid %u (%s, uid %u) is ejected: %s: %s", s->pid, s->process, s->uid,
+                status_name(s->eject_status), s->eject_why);
+        error_init(err, s->eject_status);
+        error_set_detail(err, "%s", s->eject_why);
+        stats_count_ejection(c->house.stats);
+        size_t n_bytes;
+        const struct reply last_words = { .status = s->eject_status, .error = err };
+        if (codec_encode_reply(&last_words, &c->scratch, c->out, &n_bytes) == 0) {
+                int r = session_send(c->house.sessions, s, c->out, n_bytes, NULL, 0);
+                (void)r; /* it is leaving: what it cannot take is not kept for it */
+        }
+        conductor_end_session(c, s, LOSS_EJECTED, s->eject_why);
+}
+
+/* An import or a release has ended. */
+static void conductor_chore_done(struct conductor *c, struct chore *chore) {
+        struct buffer_news news;
+        if (!buffer_chore_done(c->house.buffers, chore, &c->chores, &news))
+                return;
+        struct session *s = session_find(c->house.sessions, news.session);
+        if (!s)
+                return;
+        error_init(&c->error, news.status);
+        c->error.field = news.status == STATUS_OK ? FIELD_UNSPECIFIED : FIELD_BUFFER;
+        error_set_detail(&c->error, "%s", news.why);
+        conductor_reply_status(c, s, news.request, news.status, &c->error);
+        if (s->held && !buffers_is_importing(c->house.buffers, s->id))
+                session_resume(c->house.sessions, s);
+}
+
+/* --- the corridor --- */
+
+static void conductor_formed(struct conductor *c, struct group *g) {
+        log_info("%s/%s: %u replicas of uid %u are together (epoch %llu)", g->job, g->name, g->world_size,
+                g->uid, (unsigned long long)g->epoch);
+        for (uint32_t rank = 0; rank < g->world_size; rank++) {
+                const struct member *m = &g->members[rank];
+                const struct reply reply = { .request = m->join_request,
+                        .status = STATUS_OK,
+                        .type = REPLY_JOINED,
+                        .joined = { .membership = m->id,
+                                .epoch = g->epoch,
+                                .rank = rank,
+                                .world_size = g->world_size } };
+                conductor_reply(c, session_find(c->house.sessions, m->session), &reply);
+        }
+}
+
+static void conductor_unformed(struct conductor *c, struct group *g) {
+        const struct error *why = rendezvous_group_failure(c->house.rendezvous, g);
+        c->error = *why;
+        conductor_probe(c, g, c->error.n_replicas, c->error.replicas);
+        for (uint32_t rank = 0; rank < g->world_size; rank++) {
+                const struct member *m = &g->members[rank];
+                if (m->state == MEMBER_JOINING)
+                        conductor_reply_status(c, session_find(c->house.sessions, m->session),
+                                m->join_request, c->error.status, &c->error);
+        }
+        rendezvous_forget(c->house.rendezvous, g);
+}
+
+static void conductor_report_stall(struct conductor *c, const struct group *g) {
+        char text[1024];
+        struct text t;
+        struct error *err = &c->error;
+        if (list_is_empty(&g->meetings))
+                return;
+        const struct meeting *m = list_entry(g->meetings.next, struct meeting, group_link);
+        error_init(err, STATUS_OK);
+        err->missing = rankset_minus(&g->alive, &m->have);
+        group_add_reports(g, &err->missing, c->now_ns, err);
+        conductor_probe(c, g, err->n_replicas, err->replicas);
+        text_init(&t, text, sizeof(text));
+        text_add(&t, "%s/%s: STALLED: ", g->job, g->name);
+        key_print(&m->key, &t);
+        text_add(&t, " has waited ");
+        text_add_duration(&t, c->now_ns - m->first_ns);
+        text_add(&t, " (%u pending); here ", g->n_meetings);
+        rankset_print(&m->have, &t);
+        text_add(&t, "; missing ");
+        rankset_print(&err->missing, &t);
+        for (uint32_t i = 0; i < err->n_replicas; i++)
+                text_add(&t, "%sR%u pid %u %s%s%s", i ? ", " : " (", err->replicas[i].rank,
+                        err->replicas[i].pid, process_state_name(err->replicas[i].state),
+                        err->replicas[i].busy[0] ? ", busy: " : "", err->replicas[i].busy);
+        text_add(&t, "%s", err->n_replicas ? ")" : "");
+        log_warning("%s", text);
+}
+
+/* A half whose member is gone: nobody waits for it but, after a leave, another thread of the same process. */
+static void conductor_struck(struct conductor *c, struct half *half) {
+        struct session *s = session_find(c->house.sessions, half->session);
+        if (s) {
+                error_init(&c->error, STATUS_LEFT);
+                c->error.has_key = true;
+                c->error.key = half->key;
+                c->error.kind = half->signature.kind;
+                error_set_detail(&c->error, "this membership left while the collective was pending");
+                conductor_reply_status(c, s, half->request, STATUS_LEFT, &c->error);
+        }
+        conductor_drop_half(c, half);
+}
+
+static void conductor_eject_member(struct conductor *c, const struct member *m) {
+        struct session *s = session_find(c->house.sessions, m->session);
+        if (s)
+                conductor_eject(c, s, STATUS_LIMIT, "R%u of %s/%s: %s", m->rank, m->group->job,
+                        m->group->name, m->why);
+}
+
+/* Carries out what rendezvous has decided. */
+static void conductor_settle_outcome(struct conductor *c) {
+        struct outcome *o = &c->outcome;
+        struct list *it;
+        while ((it = list_take_first(&o->struck)))
+                conductor_struck(c, list_entry(it, struct half, pool_link));
+        while ((it = list_take_first(&o->sealed)))
+                conductor_run(c, list_entry(it, struct meeting, outcome_link));
+        while ((it = list_take_first(&o->ended)))
+                conductor_finish(c, list_entry(it, struct meeting, outcome_link));
+        while ((it = list_take_first(&o->formed)))
+                conductor_formed(c, list_entry(it, struct group, outcome_link));
+        while ((it = list_take_first(&o->unformed)))
+                conductor_unformed(c, list_entry(it, struct group, outcome_link));
+        while ((it = list_take_first(&o->ejected)))
+                conductor_eject_member(c, list_entry(it, struct member, outcome_link));
+        while ((it = list_take_first(&o->stalled)))
+                conductor_report_stall(c, list_entry(it, struct group, outcome_link));
+        while ((it = list_take_first(&o->over))) {
+                struct group *g = list_entry(it, struct group, outcome_link);
+                recorder_end_group(c->house.recorder, g->id, c->now_ns);
+                stats_end_group(c->house.stats, g->id);
+                rendezvous_forget(c->house.rendezvous, g);
+        }
+}
+
+/* Until nothing follows from anything any more: telling can eject, ejecting can end collectives. */
+static void conductor_settle(struct conductor *c) {
+        struct list *it;
+        for (;;) {
+                conductor_settle_outcome(c);
+                it = list_take_first(&c->ejected);
+                if (it)
+                        conductor_end_ejected(c, list_entry(it, struct session, eject_link));
+                else if (outcome_is_empty(&c->outcome))
+                        break;
+        }
+        while ((it = list_take_first(&c->chores)))
+                engine_do(c->house.engine, list_entry(it, struct chore, link));
+}
+
+/* --- the turn --- */
+
+static void conductor_turn_away(struct conductor *c, int socket) {
+        size_t n_bytes;
+        const struct reply reply = { .status = c->error.status, .error = &c->error };
+        if (codec_encode_reply(&reply, &c->scratch, c->out, &n_bytes) == 0) {
+                int r = channel_send(socket, c->out, n_bytes, NULL, 0);
+                (void)r; /* told as far as it listens */
+        }
+        close(socket);
+}
+
+static void conductor_accept(struct conductor *c) {
+        for (int i = 0; i < PACKETS_A_TURN; i++) {
+                struct session *s;
+                int socket = listener_accept(c->house.listener);
+                if (socket < 0)
+                        break;
+                error_init(&c->error, STATUS_OK);
+                if (session_open(c->house.sessions, socket, &s, &c->error) == STATUS_OK) {
+                        conductor_note_users(c);
+                } else {
+                        log_notice("a connection was turned away: %s: %s", status_name(c->error.status),
+                                c->error.detail);
+                        conductor_turn_away(c, socket);
+                }
+        }
+}
+
+/* Packets until there are none, at most `limit`. */
+static void conductor_read(struct conductor *c, struct session *s, int limit) {
+        for (int i = 0; i < limit && s->eject_why[0] == '\0'; i++) {
+                struct packet packet;
+                int r = session_receive(c->house.sessions, s, c->in, &packet, c->now_ns);
+                if (r == -EMSGSIZE)
+                        conductor_eject(c, s, STATUS_LIMIT,
+                                "a packet is longer than %d bytes or brings more than %d descriptors",
+                                MAX_PACKET_BYTES, MAX_PACKET_FDS);
+                if (r <= 0)
+                        return;
+                conductor_handle_packet(c, s, &packet);
+        }
+}
+
+static void conductor_serve(struct conductor *c, struct session *s) {
+        unsigned int events = session_take_events(s);
+        if (events & SESSION_RESUMED)
+                conductor_handle_held(c, s);
+        if (events & (SESSION_READABLE | SESSION_RESUMED))
+                conductor_read(c, s, PACKETS_A_TURN);
+        if (!(events & (SESSION_DEAD | SESSION_HUNG_UP)) || s->eject_why[0] != '\0')
+                return;
+        conductor_read(c, s, DRAIN_PACKETS); /* what it said before it ended counts: a goodbye, a last half */
+        if (s->eject_why[0] == '\0')
+                conductor_end_session(c, s, events & SESSION_DEAD ? LOSS_DIED : LOSS_DISCONNECTED,
+                        events & SESSION_DEAD ? "its process ended"
+                                              : "its connection ended, its process did not");
+}
+
+static bool conductor_pull(struct conductor *c) {
+        bool is_any = false;
+        struct session *s;
+        struct task *t;
+        struct chore *chore;
+        while ((s = sessions_take_ready(c->house.sessions))) {
+                conductor_serve(c, s);
+                conductor_settle(c);
+                is_any = true;
+        }
+        while ((t = engine_take_done_task(c->house.engine))) {
+                conductor_task_done(c, t);
+                is_any = true;
+        }
+        while ((chore = engine_take_done_chore(c->house.engine))) {
+                conductor_chore_done(c, chore);
+                is_any = true;
+        }
+        conductor_settle(c);
+        return is_any;
+}
+
+void conductor_turn(struct conductor *c, uint64_t now_ns) {
+        c->now_ns = now_ns;
+        if (sessions_next_ns(c->house.sessions) <= now_ns)
+                sessions_expire(c->house.sessions, now_ns);
+        conductor_accept(c);
+        while (conductor_pull(c))
+                ;
+        if (rendezvous_next_ns(c->house.rendezvous) <= now_ns)
+                rendezvous_expire(c->house.rendezvous, now_ns, &c->outcome);
+        conductor_settle(c);
+}
+
+uint64_t conductor_next_ns(const struct conductor *c) {
+        uint64_t a = rendezvous_next_ns(c->house.rendezvous), b = sessions_next_ns(c->house.sessions);
+        return a < b ? a : b;
+}
+
+void conductor_drain(struct conductor *c) {
+        c->is_draining = true;
+}
+
+bool conductor_is_idle(const struct conductor *c) {
+        return c->n_running == 0 && engine_n_open(c->house.engine) == 0;
+}
+
+void conductor_end_all(struct conductor *c, uint64_t now_ns) {
+        struct session *s;
+        c->now_ns = now_ns;
+        while ((s = sessions_next(c->house.sessions, NULL))) {
+                conductor_end_session(c, s, LOSS_DISCONNECTED, "tuttid is ending");
+                conductor_settle(c);
+        }
+}

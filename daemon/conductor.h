@@ -1,0 +1,57 @@
+/* Moves each request from stage to stage; the only room that knows the order of the stages.
+ *
+ *     packet -> session -> codec -> buffer, quota -> rendezvous -> planner -> engine -> done -> reply by
+ * session id
+ *
+ * Everything that changes the fate of a collective (a packet, a session's end, an expired deadline, a
+ * finished task) enters the same corridor: a call of rendezvous answers with an outcome, and conductor_settle
+ * tells everybody concerned. Owned by daemon.c; loop thread; time is an argument. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include "backends/backend.h"
+#include "buffer.h"
+#include "config.h"
+#include "engine.h"
+#include "listener.h"
+#include "planner.h"
+#include "quota.h"
+#include "recorder.h"
+#include "rendezvous.h"
+#include "session.h"
+#include "stats.h"
+
+struct conductor;
+
+/* The rooms; all outlive the conductor. */
+struct house {
+        const struct config *config;
+        struct quotas *quotas;
+        struct listener *listener;
+        struct sessions *sessions;
+        struct buffers *buffers;
+        struct rendezvous *rendezvous;
+        struct planner *planner;
+        struct engine *engine;
+        struct backend *backend;
+        struct recorder *recorder;
+        struct stats *stats;
+};
+
+int conductor_new(struct conductor **ret, const struct house *house, uint64_t now_ns) MUST_USE;
+void conductor_free(struct conductor *c);
+
+/* A bell has rung or a deadline is due: pulls everything until there is nothing left, at most 16 packets a
+ * session. */
+void conductor_turn(struct conductor *c, uint64_t now_ns);
+
+/* The next instant at which a turn is due though no bell rings; ALARM_NEVER: none. */
+uint64_t conductor_next_ns(const struct conductor *c);
+
+/* From here on nothing new is taken: submissions and joins get DRAINING. */
+void conductor_drain(struct conductor *c);
+/* Whether nothing is under way any more. */
+bool conductor_is_idle(const struct conductor *c);
+/* Ends all sessions. */
+void conductor_end_all(struct conductor *c, uint64_t now_ns);

@@ -1,0 +1,301 @@
+/* The configuration is a table: one line for each key says what it is, where its value lives, what it may be,
+ * what it is when nobody says anything, and what it does. Parsing, error texts, `--help` and the documents
+ * are all made from it, so that they cannot contradict each other.
+ *
+ * inih splits the file into section, name, value. It does not tell the line, joins indented lines to the one
+ * before, and cuts lines at 200 bytes without a word; read_line, which feeds it, makes up for all three. */
+#include "config.h"
+
+#include <errno.h>
+#include <ini.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/text.h"
+#include "config-value.h"
+
+/* sun_path less its terminator. */
+#define MAX_SOCKET_PATH_BYTES 107
+#define MAX_KEY_TEXT          64
+#define MAX_SUGGESTIONS       3
+#define TOO_FAR               5 /* changed letters */
+#define PROBLEM_BYTES         768
+
+struct config_key {
+        const char *name;
+        size_t offset;
+        struct value_rule rule;
+        const char *preset, *help;
+};
+
+static uint64_t no_time(void) {
+        return 0;
+}
+
+static uint64_t memory_total(void) {
+        return (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+static const char *const isa_words[] = { "auto", "scalar", "avx2", "avx512", NULL };
+static const char *const log_words[] = { "error", "warning", "notice", "info", "debug", NULL };
+
+#define FIELD(f) .offset = offsetof(struct config, f), .rule.size = sizeof(((struct config *)NULL)->f)
+#define HOUR     (UINT64_C(3600000000000))
+
+/* In the order of config/tuttid.conf. */
+static const struct config_key keys[] = {
+        { "daemon.socket", FIELD(socket), .rule.type = VALUE_TEXT, .rule.min = 1,
+                .rule.max = MAX_SOCKET_PATH_BYTES, .preset = "/run/tutti/tuttid.sock",
+                .help = "The path of the socket where clients connect." },
+        { "daemon.group", FIELD(socket_group), .rule.type = VALUE_TEXT, .rule.max = 63, .preset = "",
+                .help = "The system group whose members may connect; empty leaves the socket to its owner's "
+                        "group." },
+        { "daemon.log-level", FIELD(log_level), .rule.type = VALUE_WORD, .rule.words = log_words,
+                .preset = "notice", .help = "The least important lines that are still logged." },
+        { "cpu.devices", FIELD(n_cpu_devices), .rule.type = VALUE_COUNT, .rule.min = 1,
+                .rule.max = MAX_CPU_DEVICES, .preset = "1", .help = "Host devices: CPU:0 and so on." },
+        { "cpu.workers", FIELD(n_workers), .rule.type = VALUE_COUNT, .rule.max = MAX_WORKERS, .preset = "0",
+                .help = "Threads that compute, of all host devices together; 0 is one per core." },
+        { "cpu.chunk", FIELD(chunk_bytes), .rule.type = VALUE_BYTES, .rule.min = 4096,
+                .rule.max = UINT64_C(64) << 20, .rule.multiple_of = 64, .preset = "256 KiB",
+                .help = "How much of each input a worker takes at a time; results do not depend on it." },
+        { "cpu.isa", FIELD(isa), .rule.type = VALUE_WORD, .rule.words = isa_words, .preset = "auto",
+                .help = "The instruction set of the kernels; results do not depend on it." },
+        { "time.default-timeout", FIELD(default_timeout_ns), .rule.type = VALUE_DURATION,
+                .rule.max = 8760 * HOUR, .rule.word = "none", .rule.of_word = no_time, .preset = "600 s",
+                .help = "How long a replica waits for the others when neither call nor group says it; 0 is "
+                        "none." },
+        { "time.join-timeout", FIELD(join_timeout_ns), .rule.type = VALUE_DURATION, .rule.min = 1000000,
+                .rule.max = 24 * HOUR, .preset = "60 s",
+                .help = "How long a join waits for the group to be complete, unless it says so itself." },
+        { "time.stall-warn", FIELD(stall_warn_ns), .rule.type = VALUE_DURATION, .rule.min = 10000000,
+                .rule.max = 24 * HOUR, .preset = "5 s",
+                .help = "The age from which on a collective that waits is reported as stalled." },
+        { "time.busy-max", FIELD(busy_max_ns), .rule.type = VALUE_DURATION, .rule.max = 168 * HOUR,
+                .preset = "1 h",
+                .help = "How long a replica that says it is busy may stop the others' clocks." },
+        { "quota.connections", FIELD(quota.connections), .rule.type = VALUE_COUNT, .rule.min = 1,
+                .rule.max = 1048576, .preset = "256", .help = "Connections of one user." },
+        { "quota.descriptors", FIELD(quota.descriptors), .rule.type = VALUE_COUNT, .rule.min = 1,
+                .rule.max = 1048576, .preset = "4096", .help = "Descriptors that one user has handed over." },
+        { "quota.mapped-bytes", FIELD(quota.mapped_bytes), .rule.type = VALUE_BYTES, .rule.min = 4096,
+                .rule.max = UINT64_C(1) << 50, .rule.word = "MemTotal", .rule.of_word = memory_total,
+                .preset = "MemTotal", .help = "Memory of one user that tuttid has mapped." },
+        { "quota.pending", FIELD(quota.pending), .rule.type = VALUE_COUNT, .rule.min = 1,
+                .rule.max = UINT64_C(1) << 24, .preset = "65536",
+                .help = "Submissions of one user that have not ended." },
+        { "quota.groups", FIELD(quota.groups), .rule.type = VALUE_COUNT, .rule.min = 1, .rule.max = 1048576,
+                .preset = "1024", .help = "Groups of one user." },
+        { "quota.recorder-bytes", FIELD(quota.recorder_bytes), .rule.type = VALUE_BYTES, .rule.min = 65536,
+                .rule.max = UINT64_C(1) << 40, .preset = "64 MiB",
+                .help = "Memory for the flight records of one user's groups; at the limit fewer are kept." },
+};
+
+static void *field_of(const struct config_key *k, struct config *c) {
+        return (char *)c + k->offset;
+}
+
+static const struct config_key *find_key(const char *name) {
+        for (size_t i = 0; i < ARRAY_SIZE(keys); i++)
+                if (strcmp(keys[i].name, name) == 0)
+                        return &keys[i];
+        return NULL;
+}
+
+void config_init(struct config *c) {
+        char buf[200];
+        struct text why;
+        memset(c, 0, sizeof(*c));
+        text_init(&why, buf, sizeof(buf));
+        for (size_t i = 0; i < ARRAY_SIZE(keys); i++)
+                CHECK(value_parse(&keys[i].rule, keys[i].preset, field_of(&keys[i], c), &why) == 0);
+}
+
+/* --- unknown keys: which ones are meant? --- */
+
+static unsigned int min3(unsigned int a, unsigned int b, unsigned int c) {
+        unsigned int ab = a < b ? a : b;
+        return ab < c ? ab : c;
+}
+
+/* Levenshtein's distance; at most MAX_KEY_TEXT bytes of each are looked at. */
+static unsigned int distance(const char *a, const char *b) {
+        unsigned int row[MAX_KEY_TEXT + 1];
+        size_t n = strnlen(b, MAX_KEY_TEXT);
+        for (unsigned int j = 0; j <= n; j++)
+                row[j] = j;
+        for (unsigned int i = 0; i < MAX_KEY_TEXT && a[i]; i++) {
+                unsigned int corner = row[0];
+                row[0] = i + 1;
+                for (size_t j = 0; j < n; j++) {
+                        unsigned int change = corner + (a[i] != b[j]);
+                        corner = row[j + 1];
+                        row[j + 1] = min3(row[j] + 1, corner + 1, change);
+                }
+        }
+        return row[n];
+}
+
+static const char *bare_name(const char *name) {
+        const char *dot = strchr(name, '.');
+        return dot ? dot + 1 : name;
+}
+
+/* A right name in the wrong section is nearly right. */
+static unsigned int key_distance(const char *name, const char *known) {
+        unsigned int whole = distance(name, known), bare = distance(bare_name(name), bare_name(known)) + 1;
+        return whole < bare ? whole : bare;
+}
+
+static void suggest(const char *name, struct text *why) {
+        unsigned int limit = strlen(name) < TOO_FAR ? (unsigned int)strlen(name) : TOO_FAR, best = limit,
+                     n = 0;
+        for (size_t i = 0; i < ARRAY_SIZE(keys); i++) {
+                unsigned int d = key_distance(name, keys[i].name);
+                best = d < best ? d : best;
+        }
+        text_add(why, "unknown key; ");
+        for (size_t i = 0; best < limit && i < ARRAY_SIZE(keys) && n < MAX_SUGGESTIONS; i++)
+                if (key_distance(name, keys[i].name) <= best + 1)
+                        text_add(why, "%s%s", n++ ? " or " : "did you mean ", keys[i].name);
+        text_add(why, n ? "?" : "tuttid --help lists all of them.");
+}
+
+/* --- setting --- */
+
+int config_set(struct config *c, const char *key, const char *value, char *why, size_t why_bytes) {
+        const struct config_key *k = find_key(key);
+        struct text t;
+        text_init(&t, why, why_bytes);
+        text_add(&t, "%.100s = %.300s: ", key, value);
+        if (!k) {
+                suggest(key, &t);
+                return -EINVAL;
+        }
+        int r = value_parse(&k->rule, value, field_of(k, c), &t);
+        if (r == 0)
+                why[0] = '\0';
+        return r;
+}
+
+int config_check(const struct config *c, char *why, size_t why_bytes) {
+        size_t n = strnlen(c->socket, sizeof(c->socket));
+        if (n > MAX_SOCKET_PATH_BYTES) {
+                snprintf(why, why_bytes, "socket path has %zu bytes, the limit is %d: %s", n,
+                        MAX_SOCKET_PATH_BYTES, c->socket);
+                return -ENAMETOOLONG;
+        }
+        return 0;
+}
+
+/* --- the file --- */
+
+struct reading {
+        FILE *file;
+        struct config config;
+        const char *path;
+        struct text why;
+        int line;       /* the one that inih is looking at */
+        int error_line; /* of what `why` says; 0: nothing yet */
+        int seen_on[ARRAY_SIZE(keys)];
+};
+
+/* The first error is the one to tell. */
+static void blame_line(struct reading *r, const char *problem) {
+        if (r->error_line)
+                return;
+        r->error_line = r->line;
+        text_add(&r->why, "%s:%d: %s", r->path, r->line, problem);
+}
+
+/* ini_reader: fgets that counts, without indentation and without lines that inih would cut. */
+static char *read_line(char *buf, int size, void *stream) {
+        struct reading *r = stream;
+        if (!fgets(buf, size, r->file))
+                return NULL;
+        r->line++;
+        if (!strchr(buf, '\n') && !feof(r->file)) {
+                char problem[64];
+                snprintf(problem, sizeof(problem), "the line is too long; use at most %d bytes.", size - 2);
+                blame_line(r, problem);
+                for (int c = 0; c != '\n' && c != EOF;)
+                        c = fgetc(r->file);
+        }
+        size_t blanks = strspn(buf, " \t");
+        memmove(buf, buf + blanks, strlen(buf + blanks) + 1);
+        return buf;
+}
+
+static void blame_repetition(struct reading *r, const char *key, const char *value, int line) {
+        char problem[PROBLEM_BYTES];
+        snprintf(
+                problem, sizeof(problem), "%s = %s: given before, on line %d; remove one.", key, value, line);
+        blame_line(r, problem);
+}
+
+/* ini_handler: 1 to go on, 0 for an error. */
+static int take_pair(void *user, const char *section, const char *name, const char *value) {
+        struct reading *r = user;
+        char key[128], problem[PROBLEM_BYTES];
+        snprintf(key, sizeof(key), "%s%s%s", section, *section ? "." : "", name);
+        const struct config_key *k = find_key(key);
+        if (k && r->seen_on[k - keys]) {
+                blame_repetition(r, key, value, r->seen_on[k - keys]);
+                return 0;
+        }
+        if (config_set(&r->config, key, value, problem, sizeof(problem)) < 0) {
+                blame_line(r, problem);
+                return 0;
+        }
+        r->seen_on[k - keys] = r->line;
+        return 1;
+}
+
+static void close_file(FILE **f) {
+        if (*f)
+                fclose(*f);
+}
+
+int config_read(struct config *c, const char *path, char *why, size_t why_bytes) {
+        CLEANUP(close_file) FILE *f = fopen(path, "re");
+        if (!f) {
+                int r = -errno;
+                snprintf(why, why_bytes, "%s: cannot be read: %s", path, strerror(-r));
+                return r;
+        }
+        struct reading reading = { .file = f, .config = *c, .path = path };
+        text_init(&reading.why, why, why_bytes);
+        int line = ini_parse_stream(read_line, &reading, take_pair, &reading);
+        if (ferror(f)) {
+                snprintf(why, why_bytes, "%s: cannot be read: %s", path, strerror(EIO));
+                return -EIO;
+        }
+        if (line > 0 && (!reading.error_line || line < reading.error_line))
+                snprintf(why, why_bytes,
+                        "%s:%d: neither [section] nor key = value; comments begin with # or ;.", path, line);
+        if (line != 0 || reading.error_line)
+                return -EINVAL;
+        *c = reading.config;
+        return 0;
+}
+
+/* --- the documents --- */
+
+bool config_describe(size_t i, struct config_description *ret) {
+        struct text t;
+        if (i >= ARRAY_SIZE(keys))
+                return false;
+        *ret = (struct config_description){
+                .key = keys[i].name, .preset = keys[i].preset, .help = keys[i].help
+        };
+        text_init(&t, ret->allowed, sizeof(ret->allowed));
+        value_print_allowed(&keys[i].rule, &t);
+        return true;
+}
+
+void config_print_reference(FILE *f) {
+        struct config_description d;
+        for (size_t i = 0; config_describe(i, &d); i++)
+                fprintf(f, "  %s = %s\n      %s\n      (%s)\n", d.key, d.preset, d.help, d.allowed);
+}

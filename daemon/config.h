@@ -1,0 +1,64 @@
+/* What tuttid was told: const for everybody, made before anything else from defaults, file, environment and
+ * options, in this order.
+ *
+ * Owned by daemon.c. Floor 2: no I/O but reading the file once. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include "base/check.h"
+#include "base/log.h"
+
+#define CONFIG_PATH_BYTES 256
+#define MAX_CPU_DEVICES   64
+#define MAX_WORKERS       64
+
+enum isa { ISA_AUTO, ISA_SCALAR, ISA_AVX2, ISA_AVX512 };
+
+struct quota_limits {
+        uint64_t connections, descriptors, mapped_bytes, pending, groups, recorder_bytes;
+};
+
+struct config {
+        char socket[CONFIG_PATH_BYTES];
+        char socket_group[64];  /* "" : leave it */
+        bool is_private;        /* ends when stdin's pipe closes */
+        uint32_t n_cpu_devices; /* CPU:0 .. n-1 */
+        uint32_t n_workers;     /* of all host devices together; 0: one per core */
+        uint64_t chunk_bytes;   /* of each input, per chunk */
+        enum isa isa;
+        uint64_t default_timeout_ns, join_timeout_ns, stall_warn_ns,
+                busy_max_ns; /* default_timeout 0: none */
+        struct quota_limits quota;
+        enum log_level log_level;
+};
+
+/* The defaults of docs and config/tuttid.conf; mapped_bytes is MemTotal. */
+void config_init(struct config *c);
+
+/* Reads an INI file over `c`, which is untouched on failure; then `why` holds "file:line: key = value: what
+ * is wrong; what is allowed". 0 or negative errno. */
+int config_read(struct config *c, const char *path, char *why, size_t why_bytes) MUST_USE;
+
+/* Sets one key ("quota.groups", "64") as the file would. 0 or -EINVAL with `why`. */
+int config_set(struct config *c, const char *key, const char *value, char *why, size_t why_bytes) MUST_USE;
+
+/* Checks what depends on several keys, and that the socket path fits (107 bytes). 0 or -EINVAL /
+ * -ENAMETOOLONG with `why`. */
+int config_check(const struct config *c, char *why, size_t why_bytes) MUST_USE;
+
+/* One key, for people. */
+struct config_description {
+        const char *key;    /* "quota.groups" */
+        const char *preset; /* its default, as one would write it */
+        const char *help;   /* one sentence */
+        char allowed[160];  /* "1 ms to 24 h" */
+};
+
+/* Describes key `i`, in the order of the file; false behind the last. */
+bool config_describe(size_t i, struct config_description *ret);
+
+/* Every key with default, what is allowed, and help: for `tuttid --help` and docs/configuration.md. */
+void config_print_reference(FILE *f);

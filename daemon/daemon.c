@@ -1,0 +1,280 @@
+/* Bells only set a flag: a check handle, which libuv calls after all events of an iteration, makes one turn
+ * of the conductor for all of them. So everything that arrived together is handled together, and nothing is
+ * handled inside a callback of the room that it came from. */
+#include "daemon.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+#include <uv.h>
+#include "backends/host/host.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "conductor.h"
+
+#define DRAIN_LIMIT_NS (5 * NS_PER_S)
+
+struct daemon {
+        const struct config *config;
+        struct house house;
+        struct conductor *conductor;
+        uv_loop_t loop;
+        uv_timer_t timer, drain;
+        uv_check_t check;
+        uv_signal_t term, interrupt;
+        uv_pipe_t leash; /* a private tuttid's stdin */
+        bool has_loop, has_leash, is_rung, is_ending;
+        uint64_t timer_at_ns, drain_until_ns;
+};
+
+static void daemon_ring(void *data) {
+        ((struct daemon *)data)->is_rung = true;
+}
+
+/* --- ending --- */
+
+static void daemon_end(struct daemon *d, const char *why) {
+        if (d->is_ending)
+                return;
+        d->is_ending = true;
+        log_info("ending: %s", why);
+        d->drain_until_ns = clock_now_ns() + DRAIN_LIMIT_NS;
+        listener_close(d->house.listener);
+        conductor_drain(d->conductor);
+        d->is_rung = true;
+        uv_stop(&d->loop);
+}
+
+static void daemon_on_signal(uv_signal_t *handle, int number) {
+        daemon_end(handle->data, number == SIGTERM ? "SIGTERM" : "SIGINT");
+}
+
+static void daemon_on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *ret) {
+        static char sink[64];
+        *ret = uv_buf_init(sink, sizeof(sink));
+}
+
+static void daemon_on_leash(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf) {
+        if (n < 0)
+                daemon_end(stream->data, "its launcher has ended");
+}
+
+/* --- turning --- */
+
+static void daemon_on_timer(uv_timer_t *timer) {
+        ((struct daemon *)timer->data)->is_rung = true;
+}
+
+/* The one timer follows the first deadline; libuv counts in ms, so it is set to the ms after. */
+static void daemon_set_timer(struct daemon *d, uint64_t now_ns) {
+        uint64_t next_ns = conductor_next_ns(d->conductor);
+        if (next_ns == d->timer_at_ns && next_ns > now_ns)
+                return;
+        d->timer_at_ns = next_ns;
+        if (next_ns == ALARM_NEVER) {
+                uv_timer_stop(&d->timer);
+                return;
+        }
+        uv_update_time(&d->loop);
+        uv_timer_start(
+                &d->timer, daemon_on_timer, next_ns > now_ns ? (next_ns - now_ns) / NS_PER_MS + 1 : 0, 0);
+}
+
+static void daemon_on_check(uv_check_t *check) {
+        struct daemon *d = check->data;
+        if (!d->is_rung)
+                return;
+        d->is_rung = false;
+        uint64_t now_ns = clock_now_ns();
+        conductor_turn(d->conductor, now_ns);
+        daemon_set_timer(d, now_ns);
+}
+
+/* --- building --- */
+
+/* A client's descriptors pass through ours: the soft limit of 1,024 is not enough. */
+static void daemon_raise_descriptors(void) {
+        struct rlimit limit;
+        if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur == limit.rlim_max)
+                return;
+        limit.rlim_cur = limit.rlim_max;
+        if (setrlimit(RLIMIT_NOFILE, &limit) < 0)
+                log_warning("the limit of descriptors stays as it is: %s", strerror(errno));
+}
+
+static int daemon_build_loop(struct daemon *d) {
+        int r = uv_loop_init(&d->loop);
+        if (r < 0)
+                return r;
+        d->has_loop = true;
+        d->timer_at_ns = ALARM_NEVER;
+        uv_timer_init(&d->loop, &d->timer);
+        uv_timer_init(&d->loop, &d->drain);
+        uv_check_init(&d->loop, &d->check);
+        d->timer.data = d->drain.data = d->check.data = d->term.data = d->interrupt.data = d->leash.data = d;
+        r = uv_signal_init(&d->loop, &d->term);
+        if (r == 0)
+                r = uv_signal_init(&d->loop, &d->interrupt);
+        if (r == 0)
+                r = uv_signal_start(&d->term, daemon_on_signal, SIGTERM);
+        if (r == 0)
+                r = uv_signal_start(&d->interrupt, daemon_on_signal, SIGINT);
+        return r < 0 ? r : uv_check_start(&d->check, daemon_on_check);
+}
+
+static int daemon_build_leash(struct daemon *d) {
+        if (!d->config->is_private)
+                return 0;
+        int r = uv_pipe_init(&d->loop, &d->leash, 0);
+        if (r < 0)
+                return r;
+        d->has_leash = true;
+        r = uv_pipe_open(&d->leash, STDIN_FILENO);
+        return r < 0 ? r : uv_read_start((uv_stream_t *)&d->leash, daemon_on_alloc, daemon_on_leash);
+}
+
+/* Floor 2 and the machines, from the bottom up. */
+static int daemon_build_rooms(struct daemon *d) {
+        struct house *h = &d->house;
+        const struct config *c = d->config;
+        const struct doorbell bell = { .ring = daemon_ring, .data = d };
+        const struct rendezvous_settings settings = { .default_timeout_ns = c->default_timeout_ns,
+                .join_timeout_ns = c->join_timeout_ns,
+                .stall_warn_ns = c->stall_warn_ns,
+                .busy_max_ns = c->busy_max_ns };
+        h->config = c;
+        int r = quotas_new(&h->quotas, &c->quota);
+        if (r == 0)
+                r = rendezvous_new(&h->rendezvous, &settings, h->quotas);
+        if (r == 0)
+                r = planner_new(&h->planner, c->n_cpu_devices, c->chunk_bytes);
+        if (r == 0)
+                r = host_backend_new(&h->backend, c->isa);
+        if (r == 0)
+                r = engine_new(&h->engine, &d->loop, c, h->backend, &bell);
+        if (r == 0)
+                r = buffers_new(&h->buffers, h->quotas);
+        if (r == 0)
+                r = sessions_new(&h->sessions, &d->loop, h->quotas, &bell);
+        if (r == 0)
+                r = recorder_new(&h->recorder, h->quotas);
+        if (r == 0)
+                r = stats_new(&h->stats);
+        return r;
+}
+
+static int daemon_build(struct daemon *d) {
+        char why[512];
+        daemon_raise_descriptors();
+        int r = daemon_build_loop(d);
+        if (r == 0)
+                r = daemon_build_leash(d);
+        if (r == 0)
+                r = daemon_build_rooms(d);
+        if (r < 0) {
+                log_error("cannot start: %s", strerror(-r));
+                return r;
+        }
+        const struct doorbell bell = { .ring = daemon_ring, .data = d };
+        r = listener_new(&d->house.listener, &d->loop, d->config, &bell, why, sizeof(why));
+        if (r < 0) {
+                log_error("%s", why);
+                return r;
+        }
+        r = conductor_new(&d->conductor, &d->house, clock_now_ns());
+        if (r < 0)
+                log_error("cannot start: %s", strerror(-r));
+        return r;
+}
+
+static void daemon_say_ready(const struct daemon *d) {
+        char text[128];
+        d->house.backend->ops->describe(d->house.backend, text, sizeof(text));
+        log_info("tuttid " TUTTI_VERSION " serves %s: %u host device%s, %s", d->config->socket,
+                d->config->n_cpu_devices, d->config->n_cpu_devices == 1 ? "" : "s", text);
+        const char *fallback = d->house.backend->ops->fallback(d->house.backend);
+        if (fallback)
+                log_warning("%s", fallback);
+}
+
+/* --- tearing down --- */
+
+static void daemon_on_drain(uv_timer_t *timer) {
+        ((struct daemon *)timer->data)->is_rung = true;
+}
+
+/* What runs runs to its end and is told; then the sessions end; then the memory goes. */
+static void daemon_drain(struct daemon *d) {
+        bool is_told = false;
+        uv_timer_start(&d->drain, daemon_on_drain, 5, 5);
+        while (clock_now_ns() < d->drain_until_ns) {
+                if (conductor_is_idle(d->conductor)) {
+                        if (is_told)
+                                break;
+                        conductor_end_all(d->conductor, clock_now_ns());
+                        is_told = true;
+                }
+                uv_run(&d->loop, UV_RUN_ONCE);
+        }
+        if (!is_told)
+                conductor_end_all(d->conductor, clock_now_ns());
+        uv_timer_stop(&d->drain);
+}
+
+static void daemon_close_handle(uv_handle_t *handle, void *data) {
+        if (!uv_is_closing(handle))
+                uv_close(handle, NULL);
+}
+
+static void daemon_tear_down(struct daemon *d) {
+        struct house *h = &d->house;
+        if (h->listener)
+                listener_close(h->listener);
+        if (d->conductor)
+                daemon_drain(d);
+        if (h->engine)
+                engine_stop(h->engine);
+        if (d->has_loop) {
+                uv_run(&d->loop, UV_RUN_NOWAIT);
+                uv_walk(&d->loop, daemon_close_handle, NULL);
+                uv_run(&d->loop, UV_RUN_DEFAULT);
+        }
+        conductor_free(d->conductor);
+        listener_free(h->listener);
+        stats_free(h->stats);
+        recorder_free(h->recorder);
+        sessions_free(h->sessions);
+        buffers_free(h->buffers);
+        engine_free(h->engine);
+        if (h->backend)
+                h->backend->ops->free(h->backend);
+        planner_free(h->planner);
+        rendezvous_free(h->rendezvous);
+        quotas_free(h->quotas);
+        if (d->has_loop)
+                uv_loop_close(&d->loop);
+        uv_library_shutdown();
+}
+
+int daemon_run(const struct config *config) {
+        struct daemon *d = calloc(1, sizeof(*d));
+        if (!d) {
+                log_error("cannot start: short of memory");
+                return 2;
+        }
+        d->config = config;
+        signal(SIGPIPE, SIG_IGN);
+        int r = daemon_build(d);
+        if (r == 0) {
+                daemon_say_ready(d);
+                uv_run(&d->loop, UV_RUN_DEFAULT);
+        }
+        daemon_tear_down(d);
+        free(d);
+        return r < 0 ? 2 : 0;
+}

@@ -1,0 +1,262 @@
+/* One mutex, three kinds of threads, two lists of what is done.
+ *
+ * The lock is held for list operations only, never over a chunk, a map or a close. Workers of a device sleep
+ * on its condition variable; a task is cut into as many slices as there are workers worth waking for it, and
+ * a slice that steps back in the line is simply appended again: the chunk counter in it is all the state a
+ * run has. */
+#include "engine-internal.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/log.h"
+
+#define BLOCKED_LIMIT_NS   (100 * NS_PER_MS)
+#define SCHEDSTAT_STALE_NS NS_PER_S
+
+/* --- device workers --- */
+
+static bool group_is_confined(const struct engine *e, uint64_t group) {
+        for (uint32_t i = 0; i < N_CONFINED; i++)
+                if (e->confined[i] == group)
+                        return true;
+        return false;
+}
+
+static bool slice_may_run(const struct device *d, const struct slice *s) {
+        uint32_t of_uid = 0, of_group = 0;
+        for (uint32_t i = 0; i < d->n_workers; i++) {
+                const struct worker *w = &d->workers[i];
+                of_uid += w->is_running && w->uid == s->task->uid;
+                of_group += w->is_running && w->group == s->task->group;
+        }
+        uint32_t limit = d->engine->is_shared && d->n_workers > 1 ? d->n_workers - 1 : d->n_workers;
+        return of_uid < limit && (of_group == 0 || !group_is_confined(d->engine, s->task->group));
+}
+
+static struct slice *device_pick(struct device *d) {
+        list_for_each (it, &d->ready) {
+                struct slice *s = list_entry(it, struct slice, link);
+                if (slice_may_run(d, s)) {
+                        list_unlink(&s->link);
+                        d->n_ready--;
+                        return s;
+                }
+        }
+        return NULL;
+}
+
+void device_queue(struct device *d, struct slice *s) {
+        list_append(&d->ready, &s->link);
+        d->n_ready++;
+}
+
+/* How long this thread was runnable and did not run, ever. */
+static uint64_t worker_run_delay_ns(const struct worker *w) {
+        char buf[64];
+        unsigned long long on_cpu, delay;
+        ssize_t n = w->schedstat_fd < 0 ? -1 : pread(w->schedstat_fd, buf, sizeof(buf) - 1, 0);
+        if (n <= 0)
+                return 0;
+        buf[n] = '\0';
+        return sscanf(buf, "%llu %llu", &on_cpu, &delay) == 2 ? delay : 0;
+}
+
+/* The part of `wall_ns` that was neither computing nor waiting for a core: somebody made our memory stand
+ * still. */
+static uint64_t worker_blocked_ns(struct worker *w, uint64_t wall_ns, uint64_t cpu_ns) {
+        uint64_t before = w->run_delay_ns;
+        w->run_delay_ns = worker_run_delay_ns(w);
+        w->run_delay_read_ns = clock_now_ns();
+        uint64_t busy = cpu_ns + (w->run_delay_ns - before);
+        return wall_ns > busy ? wall_ns - busy : 0;
+}
+
+static void task_fail(struct task *t, enum status status, const struct memory *culprit) {
+        if (t->status != STATUS_OK)
+                return;
+        t->status = status;
+        t->culprit_session = culprit ? culprit->session : 0;
+        t->culprit_buffer = culprit ? culprit->buffer : 0;
+}
+
+/* Under the lock. */
+static void task_blocked(struct engine *e, struct task *t, uint64_t blocked_ns) {
+        if (blocked_ns > t->blocked_ns)
+                t->blocked_ns = blocked_ns;
+        if (!group_is_confined(e, t->group))
+                e->confined[e->n_confined++ % N_CONFINED] = t->group;
+}
+
+/* Runs chunks until the slice is through, fails, or should step back. */
+static void worker_run_slice(struct worker *w, struct slice *s) {
+        struct device *d = w->device;
+        struct engine *e = d->engine;
+        uint64_t begun_ns = clock_now_ns();
+        if (begun_ns - w->run_delay_read_ns > SCHEDSTAT_STALE_NS) {
+                w->run_delay_ns = worker_run_delay_ns(w);
+                w->run_delay_read_ns = begun_ns;
+        }
+        uint64_t now_ns = begun_ns, blocked_ns = 0, cpu_ns = clock_thread_cpu_ns();
+        const struct memory *culprit = NULL;
+        enum status status = STATUS_OK;
+        do {
+                status = e->backend->ops->run_chunk(e->backend, &s->task->plan, s->next_chunk++, &culprit);
+                uint64_t then_ns = clock_now_ns();
+                if (then_ns - now_ns >= BLOCKED_LIMIT_NS) {
+                        uint64_t blocked =
+                                worker_blocked_ns(w, then_ns - now_ns, clock_thread_cpu_ns() - cpu_ns);
+                        if (blocked >= BLOCKED_LIMIT_NS)
+                                blocked_ns = blocked;
+                        cpu_ns = clock_thread_cpu_ns();
+                }
+                now_ns = then_ns;
+        } while (status == STATUS_OK && s->next_chunk < s->end_chunk &&
+                 atomic_load_explicit(&d->n_ready, memory_order_relaxed) == 0);
+
+        engine_lock(e);
+        d->busy_ns += now_ns - begun_ns;
+        if (blocked_ns)
+                task_blocked(e, s->task, blocked_ns);
+        if (status != STATUS_OK) {
+                task_fail(s->task, status, culprit);
+                s->next_chunk = s->end_chunk;
+        }
+}
+
+/* Under the lock: the slice is through for now. */
+static void worker_put_slice(struct worker *w, struct slice *s) {
+        struct engine *e = w->device->engine;
+        struct task *t = s->task;
+        w->is_running = false;
+        if (s->next_chunk < s->end_chunk && t->status == STATUS_OK) {
+                device_queue(w->device, s);
+                return;
+        }
+        if (--t->n_open > 0)
+                return;
+        t->done_ns = clock_now_ns();
+        w->device->n_tasks++;
+        list_append(&e->done_tasks, &t->link);
+        uv_async_send(&e->async);
+}
+
+void *worker_main(void *data) {
+        struct worker *w = data;
+        struct device *d = w->device;
+        struct engine *e = d->engine;
+        w->schedstat_fd = open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
+        int r = e->backend->ops->thread_init(e->backend);
+        if (r < 0)
+                log_error("a worker cannot be set up: %s", strerror(-r));
+        CHECK(r >= 0);
+        engine_lock(e);
+        for (;;) {
+                struct slice *s = device_pick(d);
+                if (!s) {
+                        if (e->is_stopping && list_is_empty(&d->ready))
+                                break;
+                        d->n_idle++;
+                        pthread_cond_wait(&d->wake, &e->lock);
+                        d->n_idle--;
+                        continue;
+                }
+                w->is_running = true;
+                w->uid = s->task->uid;
+                w->group = s->task->group;
+                if (s->task->started_ns == 0)
+                        s->task->started_ns = clock_now_ns();
+                engine_unlock(e);
+                worker_run_slice(w, s); /* comes back with the lock */
+                worker_put_slice(w, s);
+        }
+        engine_unlock(e);
+        fd_close(&w->schedstat_fd);
+        return NULL;
+}
+
+/* --- memory threads and the closer --- */
+
+static bool chore_may_run(const struct engine *e, const struct chore *c) {
+        uint32_t of_uid = 0;
+        for (uint32_t i = 0; i < e->n_memory_threads; i++)
+                of_uid += e->memory_threads[i].is_running && e->memory_threads[i].uid == c->uid;
+        return of_uid < N_MEMORY_THREADS - 1;
+}
+
+static struct chore *engine_pick_chore(struct engine *e) {
+        list_for_each (it, &e->chores) {
+                struct chore *c = list_entry(it, struct chore, link);
+                if (chore_may_run(e, c)) {
+                        list_unlink(&c->link);
+                        return c;
+                }
+        }
+        return NULL;
+}
+
+static void chore_run(struct backend *b, struct chore *c) {
+        switch (c->kind) {
+        case CHORE_IMPORT: b->ops->import(b, c); break;
+        case CHORE_RELEASE: b->ops->release(b, c); break;
+        case CHORE_CLOSE: fd_close(&c->fd); break;
+        }
+}
+
+/* Under the lock. */
+static void engine_chore_done(struct engine *e, struct chore *c) {
+        list_append(&e->done_chores, &c->link);
+        uv_async_send(&e->async);
+}
+
+void *memory_main(void *data) {
+        struct memory_thread *m = data;
+        struct engine *e = m->engine;
+        engine_lock(e);
+        for (;;) {
+                struct chore *c = engine_pick_chore(e);
+                if (!c) {
+                        if (e->is_stopping && list_is_empty(&e->chores))
+                                break;
+                        pthread_cond_wait(&e->memory_wake, &e->lock);
+                        continue;
+                }
+                m->is_running = true;
+                m->uid = c->uid;
+                engine_unlock(e);
+                chore_run(e->backend, c);
+                engine_lock(e);
+                m->is_running = false;
+                engine_chore_done(e, c);
+                /* A chore of the same uid may have been passed over for this one. */
+                pthread_cond_broadcast(&e->memory_wake);
+        }
+        engine_unlock(e);
+        return NULL;
+}
+
+void *closer_main(void *data) {
+        struct engine *e = data;
+        engine_lock(e);
+        for (;;) {
+                struct list *first = list_take_first(&e->closes);
+                if (!first) {
+                        if (e->is_stopping)
+                                break;
+                        pthread_cond_wait(&e->closer_wake, &e->lock);
+                        continue;
+                }
+                struct chore *c = list_entry(first, struct chore, link);
+                engine_unlock(e);
+                chore_run(e->backend, c);
+                engine_lock(e);
+                engine_chore_done(e, c);
+        }
+        e->closer_is_done = true;
+        pthread_cond_broadcast(&e->closer_wake);
+        engine_unlock(e);
+        return NULL;
+}

@@ -1,0 +1,256 @@
+#include "engine-internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+#include "base/clock.h"
+#include "base/log.h"
+
+/* Below this much reading and writing a second worker costs more in waking than it brings. */
+#define SLICE_MIN_BYTES (512u << 10)
+
+void engine_lock(struct engine *e) {
+        CHECK(pthread_mutex_lock(&e->lock) == 0);
+}
+
+void engine_unlock(struct engine *e) {
+        CHECK(pthread_mutex_unlock(&e->lock) == 0);
+}
+
+/* --- life --- */
+
+static void engine_on_async(uv_async_t *async) {
+        struct engine *e = async->data;
+        doorbell_ring(&e->bell);
+}
+
+static int device_start(struct device *d, struct engine *e, uint32_t n_workers) {
+        d->engine = e;
+        list_init(&d->ready);
+        pthread_cond_init(&d->wake, NULL);
+        d->workers = calloc(n_workers, sizeof(*d->workers));
+        if (!d->workers)
+                return -ENOMEM;
+        for (uint32_t i = 0; i < n_workers; i++) {
+                d->workers[i].device = d;
+                d->workers[i].schedstat_fd = -1;
+                int r = pthread_create(&d->workers[i].thread, NULL, worker_main, &d->workers[i]);
+                if (r != 0)
+                        return -r;
+                engine_lock(e);
+                d->n_workers++;
+                engine_unlock(e);
+        }
+        return 0;
+}
+
+static int engine_start_threads(struct engine *e, const struct config *config) {
+        long n_cores = sysconf(_SC_NPROCESSORS_ONLN);
+        uint32_t n_workers = config->n_workers ? config->n_workers
+                                               : (n_cores > MAX_WORKERS ? MAX_WORKERS : (uint32_t)n_cores);
+        e->devices = calloc(config->n_cpu_devices, sizeof(*e->devices));
+        if (!e->devices)
+                return -ENOMEM;
+        for (uint32_t i = 0; i < config->n_cpu_devices; i++) {
+                uint32_t share = n_workers / config->n_cpu_devices + (i < n_workers % config->n_cpu_devices);
+                e->n_devices++;
+                int r = device_start(&e->devices[i], e, share ? share : 1);
+                if (r < 0)
+                        return r;
+        }
+        for (uint32_t i = 0; i < N_MEMORY_THREADS; i++) {
+                struct memory_thread *m = &e->memory_threads[i];
+                m->engine = e;
+                int r = pthread_create(&m->thread, NULL, memory_main, m);
+                if (r != 0)
+                        return -r;
+                e->n_memory_threads++;
+        }
+        int r = pthread_create(&e->closer, NULL, closer_main, e);
+        e->has_closer = r == 0;
+        return -r;
+}
+
+int engine_new(struct engine **ret, uv_loop_t *loop, const struct config *config, struct backend *backend,
+        const struct doorbell *bell) {
+        struct engine *e = calloc(1, sizeof(*e));
+        if (!e)
+                return -ENOMEM;
+        e->backend = backend;
+        e->bell = *bell;
+        pthread_mutex_init(&e->lock, NULL);
+        pthread_cond_init(&e->memory_wake, NULL);
+        pthread_cond_init(&e->closer_wake, NULL);
+        list_init(&e->chores);
+        list_init(&e->closes);
+        list_init(&e->done_tasks);
+        list_init(&e->done_chores);
+        int r = uv_async_init(loop, &e->async, engine_on_async);
+        if (r < 0) {
+                free(e);
+                return r;
+        }
+        e->async.data = e;
+        r = engine_start_threads(e, config);
+        if (r < 0) {
+                engine_stop(e);
+                uv_run(loop, UV_RUN_NOWAIT);
+                engine_free(e);
+                return r;
+        }
+        *ret = e;
+        return 0;
+}
+
+/* A stranger's descriptor may keep the closer for ever: it is waited for shortly, and left to the end of the
+ * process otherwise. */
+static void engine_stop_closer(struct engine *e) {
+        struct timespec until;
+        clock_realtime_after(&until, NS_PER_S);
+        engine_lock(e);
+        while (!e->closer_is_done)
+                if (pthread_cond_timedwait(&e->closer_wake, &e->lock, &until) == ETIMEDOUT)
+                        break;
+        bool is_done = e->closer_is_done;
+        engine_unlock(e);
+        if (is_done)
+                pthread_join(e->closer, NULL);
+        else
+                log_warning("a descriptor of a client does not close; it is left to the kernel");
+        e->has_closer = !is_done;
+}
+
+void engine_stop(struct engine *e) {
+        engine_lock(e);
+        e->is_stopping = true;
+        for (uint32_t i = 0; i < e->n_devices; i++)
+                pthread_cond_broadcast(&e->devices[i].wake);
+        pthread_cond_broadcast(&e->memory_wake);
+        pthread_cond_broadcast(&e->closer_wake);
+        engine_unlock(e);
+        for (uint32_t i = 0; i < e->n_devices; i++)
+                for (uint32_t k = 0; k < e->devices[i].n_workers; k++)
+                        pthread_join(e->devices[i].workers[k].thread, NULL);
+        for (uint32_t i = 0; i < e->n_memory_threads; i++)
+                pthread_join(e->memory_threads[i].thread, NULL);
+        if (e->has_closer)
+                engine_stop_closer(e);
+        uv_close((uv_handle_t *)&e->async, NULL);
+}
+
+void engine_free(struct engine *e) {
+        if (!e || e->has_closer) /* the closer still looks at it */
+                return;
+        for (uint32_t i = 0; i < e->n_devices; i++) {
+                pthread_cond_destroy(&e->devices[i].wake);
+                free(e->devices[i].workers);
+        }
+        free(e->devices);
+        pthread_cond_destroy(&e->memory_wake);
+        pthread_cond_destroy(&e->closer_wake);
+        pthread_mutex_destroy(&e->lock);
+        free(e);
+}
+
+/* --- batons --- */
+
+struct task *engine_task_new(void) {
+        struct task *t = calloc(1, sizeof(*t));
+        if (!t)
+                return NULL;
+        list_init(&t->link);
+        plan_init(&t->plan);
+        return t;
+}
+
+void engine_task_free(struct task *t) {
+        if (!t)
+                return;
+        plan_deinit(&t->plan);
+        free(t);
+}
+
+static uint32_t task_n_slices(const struct task *t, uint32_t n_workers) {
+        uint64_t worth = t->plan.moved_bytes / SLICE_MIN_BYTES;
+        uint64_t n = worth < n_workers ? worth : n_workers;
+        if (n > t->plan.n_chunks)
+                n = t->plan.n_chunks;
+        return n ? (uint32_t)n : 1;
+}
+
+void engine_start(struct engine *e, struct task *t) {
+        struct device *d = &e->devices[t->plan.device % e->n_devices];
+        t->status = STATUS_OK;
+        t->started_ns = t->done_ns = t->blocked_ns = 0;
+        t->culprit_session = t->culprit_buffer = 0;
+        t->n_slices = t->n_open = task_n_slices(t, d->n_workers);
+        e->n_open++;
+        engine_lock(e);
+        for (uint32_t i = 0; i < t->n_slices; i++) {
+                struct slice *s = &t->slices[i];
+                s->task = t;
+                s->next_chunk = t->plan.n_chunks * i / t->n_slices;
+                s->end_chunk = t->plan.n_chunks * (i + 1) / t->n_slices;
+                device_queue(d, s);
+        }
+        uint32_t n_wake = t->n_slices < d->n_idle ? t->n_slices : d->n_idle;
+        engine_unlock(e);
+        for (uint32_t i = 0; i < n_wake; i++)
+                pthread_cond_signal(&d->wake);
+}
+
+void engine_do(struct engine *e, struct chore *c) {
+        e->n_open++;
+        engine_lock(e);
+        list_append(c->kind == CHORE_CLOSE ? &e->closes : &e->chores, &c->link);
+        engine_unlock(e);
+        pthread_cond_signal(c->kind == CHORE_CLOSE ? &e->closer_wake : &e->memory_wake);
+}
+
+struct task *engine_take_done_task(struct engine *e) {
+        engine_lock(e);
+        struct list *first = list_take_first(&e->done_tasks);
+        engine_unlock(e);
+        if (!first)
+                return NULL;
+        e->n_open--;
+        return list_entry(first, struct task, link);
+}
+
+struct chore *engine_take_done_chore(struct engine *e) {
+        engine_lock(e);
+        struct list *first = list_take_first(&e->done_chores);
+        engine_unlock(e);
+        if (!first)
+                return NULL;
+        e->n_open--;
+        return list_entry(first, struct chore, link);
+}
+
+void engine_set_shared(struct engine *e, bool is_shared) {
+        if (e->is_shared == is_shared)
+                return;
+        engine_lock(e);
+        e->is_shared = is_shared;
+        for (uint32_t i = 0; i < e->n_devices; i++)
+                pthread_cond_broadcast(&e->devices[i].wake);
+        engine_unlock(e);
+}
+
+uint32_t engine_n_devices(const struct engine *e) {
+        return e->n_devices;
+}
+
+struct engine_device_stats engine_device_stats(struct engine *e, uint32_t device) {
+        const struct device *d = &e->devices[device];
+        engine_lock(e);
+        struct engine_device_stats s = {
+                .n_workers = d->n_workers, .n_tasks = d->n_tasks, .busy_ns = d->busy_ns
+        };
+        engine_unlock(e);
+        return s;
+}
+
+uint32_t engine_n_open(const struct engine *e) {
+        return e->n_open;
+}

@@ -1,0 +1,83 @@
+/* Runs plans on device workers and memory work on memory threads; threads and locks live here.
+ *
+ * A task or a chore is a baton: engine_start and engine_do hand it over, engine_take_done_* hands it back,
+ * and in between the loop thread does not touch it. One mutex guards the lists of batons in both directions;
+ * the loop takes no other lock. Owned by daemon.c; all functions are for the loop thread.
+ *
+ * Threads: `n_workers` for the host devices together (each device has its own, at least one), two for memory
+ * work (sealing, mapping, unmapping, which a client can make slow), one that closes strangers' descriptors
+ * (which can block for seconds).
+ *
+ * Fairness (P21): while sessions of another uid exist, one uid holds at most n-1 of a device's n workers; at
+ * chunk borders a slice steps back in the line when somebody else waits. A group under whose memory a chunk
+ * stood still for 100 ms is confined to one worker from then on. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <uv.h>
+#include "backends/backend.h"
+#include "base/list.h"
+#include "config.h"
+#include "doorbell.h"
+#include "plan.h"
+
+struct engine;
+struct task;
+
+/* A contiguous share of a task's chunks, which one worker runs at a time. */
+struct slice {
+        struct list link;
+        struct task *task;
+        uint64_t next_chunk, end_chunk;
+};
+
+/* A plan under way. From engine_task_new; kept and reused by its owner. */
+struct task {
+        struct list link;
+        struct plan plan;
+        uint32_t uid;
+        uint64_t group;
+        void *owner;
+        /* Set when it comes back. */
+        enum status status; /* OK, or BAD_FD with the culprit */
+        uint64_t culprit_session, culprit_buffer;
+        uint64_t started_ns, done_ns;
+        uint64_t blocked_ns; /* the longest that a chunk stood still in somebody's memory; 0 below 100 ms */
+        /* The engine's, while it has the baton. */
+        uint32_t n_slices, n_open;
+        struct slice slices[MAX_WORKERS];
+};
+
+struct engine_device_stats {
+        uint32_t n_workers;
+        uint64_t n_tasks, busy_ns;
+};
+
+/* The bell rings on the loop thread when something is done. 0 or negative errno. */
+int engine_new(struct engine **ret, uv_loop_t *loop, const struct config *config, struct backend *backend,
+        const struct doorbell *bell) MUST_USE;
+/* Finishes what it has been given, ends the threads. What is done and was not taken is lost: take it first.
+ */
+void engine_stop(struct engine *e);
+/* After engine_stop, when the loop has closed the handle (`uv_run` once more). */
+void engine_free(struct engine *e);
+
+struct task *engine_task_new(void);
+void engine_task_free(struct task *t);
+
+/* plan frozen with at least one chunk; uid, group, owner set. */
+void engine_start(struct engine *e, struct task *t);
+void engine_do(struct engine *e, struct chore *c);
+
+/* What is done, in the order of completion; NULL: nothing more. */
+struct task *engine_take_done_task(struct engine *e);
+struct chore *engine_take_done_chore(struct engine *e);
+
+/* Whether sessions of more than one uid exist. */
+void engine_set_shared(struct engine *e, bool is_shared);
+
+uint32_t engine_n_devices(const struct engine *e);
+struct engine_device_stats engine_device_stats(struct engine *e, uint32_t device);
+/* Tasks and chores not yet taken back. */
+uint32_t engine_n_open(const struct engine *e);

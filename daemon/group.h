@@ -1,0 +1,85 @@
+/* Who the replicas of a group are: identity, members, epoch.
+ *
+ *   FORMING --all ranks joined--> WHOLE --a member is lost, on_death=fail--> FAILED
+ *      |                            |                                          |
+ *      +--deadline, a joiner lost---+------------last member gone--------------+--> ENDED
+ *
+ * Owned by rendezvous.c, which alone changes it; others read. Freed by rendezvous_forget, when ENDED and no
+ * meeting refers to it. Pure. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include "base/table.h"
+#include "base/heap.h"
+#include "base/list.h"
+#include "model/error.h"
+#include "quota.h"
+#include "wire/message.h"
+
+#define MAX_SECRET_BYTES 64
+
+enum group_state { GROUP_FORMING, GROUP_WHOLE, GROUP_FAILED, GROUP_ENDED };
+
+enum member_state {
+        MEMBER_ABSENT,  /* the rank was not taken yet */
+        MEMBER_JOINING, /* waits for the group to be whole */
+        MEMBER_ALIVE,
+        MEMBER_LOST, /* died, disconnected, ejected */
+        MEMBER_LEFT,
+};
+
+/* One membership. Its id is never reused. All zero but the state (MEMBER_ABSENT) until its rank is taken. */
+struct member {
+        uint64_t id, session, join_request;
+        struct group *group;
+        uint32_t rank, pid; /* pid as tuttid sees it; 0: not visible */
+        enum member_state state;
+        enum loss loss;
+        char why[96];     /* of an ejection or disconnection, for people */
+        uint64_t lost_ns; /* when it was lost or left */
+        bool has_last;
+        struct key last_key; /* what it last finished */
+        uint64_t last_ns;
+        bool has_default_timeout; /* the group option of P6 */
+        uint64_t default_timeout_ns;
+        char busy[64]; /* why it is busy; "" when it is not */
+        struct alarm busy_end;
+        uint64_t n_submitted;
+        struct list outcome_link, session_link;
+        UT_hash_handle hh; /* by id */
+};
+
+struct group {
+        uint64_t id; /* never reused */
+        uint32_t uid, world_size;
+        char job[MAX_NAME_BYTES], name[MAX_NAME_BYTES], secret[MAX_SECRET_BYTES];
+        enum group_state state;
+        uint64_t epoch, next_number; /* next_number: of collectives, from 1 in each epoch */
+        enum on_death on_death;
+        enum on_leave on_leave;
+        struct rankset alive;   /* empty while FORMING */
+        struct member *members; /* [world_size] */
+        uint64_t created_ns, last_done_ns;
+        struct list meetings; /* struct meeting.group_link, oldest first: gathering and running */
+        uint32_t n_meetings, n_debts;
+        uint32_t n_references; /* meetings, also ended ones that were not released yet; ended and none:
+                                  in outcome.over, to be forgotten */
+        bool is_stalled;       /* its oldest meeting is older than stall_warn */
+        struct alarm join_deadline, stall;
+        struct list outcome_link;
+        struct charge charge;
+        /* The loss that made it FAILED; rank -1 otherwise. */
+        int32_t lost_rank;
+};
+
+/* Fills job, group, epoch, world_size of *err. */
+void group_describe(const struct group *g, struct error *err);
+
+/* What is known of the member of `rank`, at `now_ns`; process state left PROCESS_UNKNOWN where the process
+ * may live (PROCESS_ABSENT, PROCESS_DEAD where the group knows). */
+void group_report(const struct group *g, uint32_t rank, uint64_t now_ns, struct replica_report *ret);
+
+/* Appends reports of `ranks` to err->replicas, as many as fit. */
+void group_add_reports(
+        const struct group *g, const struct rankset *ranks, uint64_t now_ns, struct error *err);

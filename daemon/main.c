@@ -1,0 +1,130 @@
+/* tuttid: options -> config -> daemon_run; nothing else. */
+#include <getopt.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/log.h"
+#include "config.h"
+#include "daemon.h"
+
+#define EXIT_USAGE 2
+
+static const char usage[] =
+        "usage: tuttid [OPTIONS]\n"
+        "\n"
+        "The collective service of this host: replicas connect to its socket and meet in it.\n"
+        "\n"
+        "  --config FILE        read settings from FILE (INI)\n"
+        "  --socket PATH        where to listen (daemon.socket)\n"
+        "  --group NAME         give the socket to this group (daemon.group)\n"
+        "  --cpu-devices N      host devices CPU:0 .. N-1 (cpu.devices)\n"
+        "  --workers N          threads of all host devices together; 0: one a core (cpu.workers)\n"
+        "  --isa NAME           auto, scalar, avx2 or avx512 (cpu.isa)\n"
+        "  --log-level NAME     error, warning, notice, info or debug (daemon.log-level)\n"
+        "  --set KEY=VALUE      any key of the configuration; may be repeated\n"
+        "  --private            end when standard input ends\n"
+        "  --check-config       check the configuration and end\n"
+        "  --version, --help\n"
+        "\n"
+        "Keys of the configuration:\n";
+
+enum {
+        OPTION_CONFIG = 256,
+        OPTION_SET,
+        OPTION_PRIVATE,
+        OPTION_CHECK,
+        OPTION_VERSION,
+        OPTION_HELP,
+        OPTION_KEY
+};
+
+/* Options that are another spelling of a key: OPTION_KEY + index. */
+static const char *const keys[] = { "daemon.socket", "daemon.group", "cpu.devices", "cpu.workers", "cpu.isa",
+        "daemon.log-level" };
+
+static const struct option options[] = {
+        { "config", required_argument, NULL, OPTION_CONFIG },
+        { "set", required_argument, NULL, OPTION_SET },
+        { "private", no_argument, NULL, OPTION_PRIVATE },
+        { "check-config", no_argument, NULL, OPTION_CHECK },
+        { "version", no_argument, NULL, OPTION_VERSION },
+        { "help", no_argument, NULL, OPTION_HELP },
+        { "socket", required_argument, NULL, OPTION_KEY },
+        { "group", required_argument, NULL, OPTION_KEY + 1 },
+        { "cpu-devices", required_argument, NULL, OPTION_KEY + 2 },
+        { "workers", required_argument, NULL, OPTION_KEY + 3 },
+        { "isa", required_argument, NULL, OPTION_KEY + 4 },
+        { "log-level", required_argument, NULL, OPTION_KEY + 5 },
+        { NULL, 0, NULL, 0 },
+};
+
+static int set_pair(struct config *c, const char *pair, char *why, size_t why_bytes) {
+        char key[64];
+        const char *equals = strchr(pair, '=');
+        if (!equals || (size_t)(equals - pair) >= sizeof(key)) {
+                snprintf(why, why_bytes, "--set %s: write KEY=VALUE", pair);
+                return -1;
+        }
+        snprintf(key, sizeof(key), "%.*s", (int)(equals - pair), pair);
+        return config_set(c, key, equals + 1, why, why_bytes);
+}
+
+/* The file first, wherever --config stands: options override it. */
+static int read_file(struct config *c, int argc, char **argv, char *why, size_t why_bytes) {
+        int option;
+        while ((option = getopt_long(argc, argv, "", options, NULL)) != -1)
+                if (option == OPTION_CONFIG && config_read(c, optarg, why, why_bytes) < 0)
+                        return -1;
+        optind = 1;
+        return 0;
+}
+
+static int apply(struct config *c, int option, char *why, size_t why_bytes) {
+        if (option == OPTION_SET)
+                return set_pair(c, optarg, why, why_bytes);
+        if (option >= OPTION_KEY)
+                return config_set(c, keys[option - OPTION_KEY], optarg, why, why_bytes);
+        if (option == OPTION_PRIVATE)
+                c->is_private = true;
+        return 0;
+}
+
+static int refuse(const char *why) {
+        fprintf(stderr, "tuttid: %s\n", why);
+        return EXIT_USAGE;
+}
+
+int main(int argc, char **argv) {
+        struct config config;
+        char why[512];
+        int option;
+        bool is_check = false;
+        config_init(&config);
+        opterr = 0;
+        if (read_file(&config, argc, argv, why, sizeof(why)) < 0)
+                return refuse(why);
+        opterr = 1;
+        while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
+                if (option == '?')
+                        return refuse("tuttid --help lists the options");
+                if (option == OPTION_VERSION)
+                        return puts("tuttid " TUTTI_VERSION) < 0;
+                if (option == OPTION_HELP) {
+                        fputs(usage, stdout);
+                        config_print_reference(stdout);
+                        return 0;
+                }
+                is_check |= option == OPTION_CHECK;
+                if (apply(&config, option, why, sizeof(why)) < 0)
+                        return refuse(why);
+        }
+        if (optind < argc)
+                return refuse("it takes no arguments; tuttid --help lists the options");
+        if (config_check(&config, why, sizeof(why)) < 0)
+                return refuse(why);
+        if (is_check)
+                return puts("the configuration is well") < 0;
+        log_set_level(config.log_level);
+        return daemon_run(&config);
+}

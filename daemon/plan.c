@@ -1,0 +1,189 @@
+/* The index space of a plan: steps laid end to end, measured in the bytes of one of their inputs. A chunk is
+ * a range of it; an element belongs to the chunk in which its first byte lies, so that every element belongs
+ * to exactly one chunk, wherever the steps begin and whatever their element size. */
+#include "plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define CHUNK_ALIGNMENT 64
+
+static const char *const order_names[] = {
+        [ORDER_RANK] = "rank",
+        [ORDER_TREE] = "tree",
+        [ORDER_LIBRARY] = "library",
+};
+
+void plan_init(struct plan *p) {
+        *p = (struct plan){ .algorithm = "" };
+}
+
+void plan_deinit(struct plan *p) {
+        free(p->steps);
+        free(p->operands);
+        plan_init(p);
+}
+
+void plan_reset(struct plan *p) {
+        *p = (struct plan){
+                .algorithm = "",
+                .steps = p->steps,
+                .steps_capacity = p->steps_capacity,
+                .operands = p->operands,
+                .operands_capacity = p->operands_capacity,
+        };
+}
+
+/* `array`, moved where it must be, with room for `needed` elements of `size` bytes; NULL (and `array` still
+ * good) when memory is short. */
+static void *reserve(void *array, uint32_t *capacity, uint64_t needed, size_t size) {
+        uint64_t room = *capacity ? *capacity : 16;
+        if (array && needed <= *capacity)
+                return array;
+        while (room < needed)
+                room *= 2;
+        if (room > UINT32_MAX || room > SIZE_MAX / size)
+                return NULL;
+        void *moved = realloc(array, room * size);
+        if (moved)
+                *capacity = room;
+        return moved;
+}
+
+struct step *plan_add_step(struct plan *p, const struct step *step) {
+        uint32_t n_new = step->n_inputs + step->n_outputs;
+        CHECK(!p->is_frozen && n_new >= step->n_inputs);
+
+        struct step *steps =
+                reserve(p->steps, &p->steps_capacity, (uint64_t)p->n_steps + 1, sizeof(*p->steps));
+        if (!steps)
+                return NULL;
+        p->steps = steps;
+        struct operand *operands = reserve(
+                p->operands, &p->operands_capacity, (uint64_t)p->n_operands + n_new, sizeof(*p->operands));
+        if (!operands)
+                return NULL;
+        p->operands = operands;
+
+        struct step *added = &steps[p->n_steps++];
+        *added = *step;
+        added->first_operand = p->n_operands;
+        memset(&operands[p->n_operands], 0, n_new * sizeof(*operands));
+        p->n_operands += n_new;
+        p->has_joins |= step->kind == STEP_JOIN;
+        return added;
+}
+
+struct operand *plan_inputs(const struct plan *p, const struct step *step) {
+        return &p->operands[step->first_operand];
+}
+
+struct operand *plan_outputs(const struct plan *p, const struct step *step) {
+        return &p->operands[step->first_operand + step->n_inputs];
+}
+
+/* The sums cannot overflow: what a step spans is mapped, so it has less than 2^47 bytes, and a batch has at
+ * most 2^16 entries. moved_bytes, which is for people, may wrap where all ranks of a full world bring that
+ * much. */
+void plan_freeze(struct plan *p, uint64_t chunk_bytes) {
+        CHECK(!p->is_frozen && chunk_bytes > 0 && chunk_bytes % CHUNK_ALIGNMENT == 0);
+
+        p->total_bytes = p->moved_bytes = 0;
+        for (uint32_t i = 0; i < p->n_steps; i++) {
+                struct step *s = &p->steps[i];
+                s->start_bytes = p->total_bytes;
+                s->n_bytes = s->kind == STEP_JOIN ? 0 : s->count * dtype_bytes(s->dtype);
+                p->total_bytes += s->n_bytes;
+                p->moved_bytes += s->n_bytes * ((uint64_t)s->n_inputs + s->n_outputs);
+        }
+        p->chunk_bytes = chunk_bytes;
+        p->n_chunks = p->total_bytes / chunk_bytes + (p->total_bytes % chunk_bytes != 0);
+        p->is_frozen = true;
+}
+
+/* The first step that has a byte at or behind `at_bytes`. */
+static uint32_t find_step(const struct plan *p, uint64_t at_bytes) {
+        uint32_t low = 0, high = p->n_steps;
+        while (low < high) {
+                uint32_t middle = low + (high - low) / 2;
+                if (p->steps[middle].start_bytes + p->steps[middle].n_bytes > at_bytes)
+                        high = middle;
+                else
+                        low = middle + 1;
+        }
+        return low;
+}
+
+/* How many elements of `s` begin before `at_bytes`. */
+static uint64_t elements_before(const struct step *s, uint64_t at_bytes) {
+        if (at_bytes <= s->start_bytes)
+                return 0;
+        uint64_t size = dtype_bytes(s->dtype), distance = at_bytes - s->start_bytes;
+        return distance >= s->n_bytes ? s->count : (distance + size - 1) / size;
+}
+
+bool plan_next_piece(const struct plan *p, uint64_t chunk, uint32_t *cursor, struct piece *ret) {
+        CHECK(p->is_frozen && chunk < p->n_chunks);
+        uint64_t begin = chunk * p->chunk_bytes;
+        uint64_t end = chunk + 1 < p->n_chunks ? begin + p->chunk_bytes : p->total_bytes;
+
+        /* The cursor is one more than the step that was handed out last. */
+        uint32_t i = *cursor ? *cursor : find_step(p, begin);
+        for (; i < p->n_steps && p->steps[i].start_bytes < end; i++) {
+                const struct step *s = &p->steps[i];
+                if (s->n_bytes == 0)
+                        continue;
+                uint64_t first = elements_before(s, begin), behind = elements_before(s, end);
+                if (first == behind)
+                        continue;
+                *ret = (struct piece){ .step = s, .first_element = first, .n_elements = behind - first };
+                *cursor = i + 1;
+                return true;
+        }
+        *cursor = p->n_steps;
+        return false;
+}
+
+static void print_operands(const struct operand *operands, uint32_t n, struct text *t) {
+        for (uint32_t i = 0; i < n; i++)
+                text_add(t, "%sR%u b%llu+%llu", i ? ", " : "", operands[i].rank,
+                        (unsigned long long)operands[i].buffer, (unsigned long long)operands[i].offset_bytes);
+}
+
+static void print_verb(const struct step *s, struct text *t) {
+        switch (s->kind) {
+        case STEP_COPY: text_add(t, "copy"); break;
+        case STEP_REDUCE: text_add(t, "reduce %s", op_name(s->op)); break;
+        case STEP_SCATTER_ADD: text_add(t, "scatter_add"); break;
+        case STEP_JOIN: text_add(t, "join"); break;
+        case STEP_LIBRARY: text_add(t, "library %s", op_name(s->op)); break;
+        }
+        if (s->op == OP_MEAN)
+                text_add(t, "/%u", s->divisor);
+}
+
+static void print_step(const struct plan *p, const struct step *s, struct text *t) {
+        print_verb(s, t);
+        if (s->kind != STEP_JOIN) {
+                text_add(t, " %s x%llu  ", dtype_name(s->dtype), (unsigned long long)s->count);
+                print_operands(plan_inputs(p, s), s->n_inputs, t);
+                text_add(t, " -> ");
+                print_operands(plan_outputs(p, s), s->n_outputs, t);
+        }
+        text_add(t, "\n");
+}
+
+void plan_print(const struct plan *p, struct text *t) {
+        text_add(t, "%s order=%s CPU:%u: %u step%s", p->algorithm, order_names[p->order], p->device,
+                p->n_steps, p->n_steps == 1 ? "" : "s");
+        if (p->is_frozen) {
+                text_add(t, ", %llu chunk%s of ", (unsigned long long)p->n_chunks,
+                        p->n_chunks == 1 ? "" : "s");
+                text_add_bytes(t, p->chunk_bytes);
+                text_add(t, ", moves ");
+                text_add_bytes(t, p->moved_bytes);
+        }
+        text_add(t, "%s\n", p->has_joins ? ", with joins" : "");
+        for (uint32_t i = 0; i < p->n_steps; i++)
+                print_step(p, &p->steps[i], t);
+}

@@ -1,0 +1,88 @@
+/* What will be executed, as a value: made once, centrally, frozen, printable.
+ *
+ * Steps are independent unless a JOIN stands between them. The bytes of all steps (of one input each) laid
+ * end to end are the plan's index space, which is cut into chunks; a chunk is what a worker runs without
+ * looking up. A plan is reused: reset keeps its memory. Pure; passed with the task as a baton, so one thread
+ * has it at a time (during a run, read-only to all workers). */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "base/check.h"
+#include "base/text.h"
+#include "model/dtype.h"
+#include "model/op.h"
+
+enum step_kind {
+        STEP_COPY,        /* input 0 to every output */
+        STEP_REDUCE,      /* inputs in the order given (rank order), the result once to every output */
+        STEP_SCATTER_ADD, /* sparse: not built yet by any algorithm */
+        STEP_JOIN,        /* what stands before is complete before what stands behind begins */
+        STEP_LIBRARY,     /* the backend's own collective */
+};
+
+enum plan_order { ORDER_RANK, ORDER_TREE, ORDER_LIBRARY };
+
+struct operand {
+        struct memory *memory; /* the backend's; never opened here */
+        uint64_t offset_bytes; /* in it */
+        uint64_t buffer;       /* id, for printing */
+        uint32_t rank;
+};
+
+struct step {
+        enum step_kind kind;
+        enum op op;
+        enum dtype dtype;
+        uint32_t n_inputs, n_outputs;
+        uint32_t first_operand; /* in plan->operands: inputs, then outputs */
+        uint32_t divisor;       /* of MEAN */
+        uint32_t entry;         /* of the batch, for messages */
+        uint64_t count;         /* elements */
+        uint64_t start_bytes;   /* where it begins in the index space; set by plan_freeze */
+        uint64_t n_bytes;       /* its share of the index space; set by plan_freeze */
+};
+
+struct plan {
+        const char *algorithm;
+        enum plan_order order;
+        uint32_t device; /* CPU:device */
+        struct step *steps;
+        uint32_t n_steps, steps_capacity;
+        struct operand *operands;
+        uint32_t n_operands, operands_capacity;
+        bool has_joins; /* chunks are not independent */
+        bool is_frozen;
+        uint64_t total_bytes; /* of the index space */
+        uint64_t moved_bytes; /* read and written, over all operands */
+        uint64_t chunk_bytes;
+        uint64_t n_chunks;
+};
+
+void plan_init(struct plan *p);
+void plan_deinit(struct plan *p);
+/* Empty again; keeps its memory. */
+void plan_reset(struct plan *p);
+
+/* Appends a step with room for its operands, which the caller fills. NULL when memory is short. The pointer
+ * is good until the next call. */
+struct step *plan_add_step(struct plan *p, const struct step *step);
+struct operand *plan_inputs(const struct plan *p, const struct step *step);
+struct operand *plan_outputs(const struct plan *p, const struct step *step);
+
+/* Lays out the index space in chunks of `chunk_bytes` of each input (a multiple of 64) and sums up
+ * moved_bytes. A step's share is count * element size; a JOIN has none. */
+void plan_freeze(struct plan *p, uint64_t chunk_bytes);
+
+/* A piece of one step that lies in a chunk. */
+struct piece {
+        const struct step *step;
+        uint64_t first_element, n_elements;
+};
+
+/* Walks the pieces of chunk `chunk`: begin with cursor 0; false at the end. Cuts are on element borders. */
+bool plan_next_piece(const struct plan *p, uint64_t chunk, uint32_t *cursor, struct piece *ret);
+
+/* One line per step: `reduce SUM f32 x1000  R0 b1+0, R1 b1+0 -> R0 b2+0, R1 b2+0`, after a head line. */
+void plan_print(const struct plan *p, struct text *t);

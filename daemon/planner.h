@@ -1,0 +1,22 @@
+/* Sealed collective -> plan: the checks that need all halves at once, the choice of algorithm, the frozen
+ * plan.
+ *
+ * Pure; lives on the loop thread; owns scratch memory that grows and is kept. */
+#pragma once
+
+#include <stdint.h>
+#include "algorithms/algorithm.h"
+#include "model/error.h"
+#include "plan.h"
+
+struct planner;
+
+int planner_new(struct planner **ret, uint32_t n_devices, uint64_t chunk_bytes) MUST_USE;
+void planner_free(struct planner *p);
+
+/* Fills `plan` (reset first). OK; INVALID with field OVERLAP, entry, rank and both ranks in the text, when an
+ * output overlaps anything but the same replica's input of the same entry at equal offset and element size
+ * (compared by file and range, P14); UNSUPPORTED when no algorithm can do it; NO_MEMORY. *err is written on
+ * failure alone, from error_init on: the group is the caller's to describe. */
+enum status planner_plan(
+        struct planner *p, const struct problem *problem, struct plan *plan, struct error *err) MUST_USE;

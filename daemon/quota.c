@@ -1,0 +1,145 @@
+#include "quota.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include "base/table.h"
+
+struct quota_user {
+        struct quotas *quotas;
+        uint32_t uid;
+        uint64_t n_charges; /* the user lives while there are any */
+        uint64_t used[N_QUOTA];
+        UT_hash_handle hh;
+};
+
+struct quotas {
+        uint64_t limits[N_QUOTA], totals[N_QUOTA];
+        struct quota_user *users;
+};
+
+const char *quota_name(enum quota quota) {
+        switch (quota) {
+        case QUOTA_CONNECTIONS: return "connections";
+        case QUOTA_DESCRIPTORS: return "descriptors";
+        case QUOTA_MAPPED_BYTES: return "mapped_bytes";
+        case QUOTA_PENDING: return "pending";
+        case QUOTA_GROUPS: return "groups";
+        case QUOTA_RECORDER_BYTES: return "recorder_bytes";
+        case N_QUOTA: break;
+        }
+        return "?";
+}
+
+int quotas_new(struct quotas **ret, const struct quota_limits *limits) {
+        struct quotas *q = calloc(1, sizeof(*q));
+        if (!q)
+                return -ENOMEM;
+        q->limits[QUOTA_CONNECTIONS] = limits->connections;
+        q->limits[QUOTA_DESCRIPTORS] = limits->descriptors;
+        q->limits[QUOTA_MAPPED_BYTES] = limits->mapped_bytes;
+        q->limits[QUOTA_PENDING] = limits->pending;
+        q->limits[QUOTA_GROUPS] = limits->groups;
+        q->limits[QUOTA_RECORDER_BYTES] = limits->recorder_bytes;
+        *ret = q;
+        return 0;
+}
+
+void quotas_free(struct quotas *q) {
+        if (!q)
+                return;
+        CHECK(!q->users);
+        free(q);
+}
+
+static struct quota_user *user_find(const struct quotas *q, uint32_t uid) {
+        struct quota_user *user;
+        HASH_FIND(hh, q->users, &uid, sizeof(uid), user);
+        return user;
+}
+
+static struct quota_user *user_new(struct quotas *q, uint32_t uid) {
+        struct quota_user *user = calloc(1, sizeof(*user));
+        if (!user)
+                return NULL;
+        user->quotas = q;
+        user->uid = uid;
+        int is_in;
+        TABLE_ADD(q->users, user, uid, is_in);
+        if (is_in)
+                return user;
+        free(user);
+        return NULL;
+}
+
+static enum status charge_fail(struct error *err, enum status status) {
+        if (err)
+                error_init(err, status);
+        return status;
+}
+
+static enum status charge_refuse(struct error *err, enum quota quota, uint64_t used, uint64_t limit) {
+        if (err) {
+                error_init(err, STATUS_QUOTA);
+                error_set_detail(err, "%s", quota_name(quota));
+                err->used = used;
+                err->limit = limit;
+        }
+        return STATUS_QUOTA;
+}
+
+enum status quota_charge(struct quotas *q, struct charge *charge, uint32_t uid, enum quota quota,
+        uint64_t amount, struct error *err) {
+        CHECK(!charge->user && quota < N_QUOTA);
+        struct quota_user *user = user_find(q, uid);
+        uint64_t used = user ? user->used[quota] : 0, limit = q->limits[quota];
+        if (used > limit || amount > limit - used)
+                return charge_refuse(err, quota, used, limit);
+        if (!user && !(user = user_new(q, uid)))
+                return charge_fail(err, STATUS_NO_MEMORY);
+        user->n_charges++;
+        user->used[quota] += amount;
+        q->totals[quota] += amount;
+        *charge = (struct charge){ .user = user, .quota = quota, .amount = amount };
+        return STATUS_OK;
+}
+
+void charge_release(struct charge *charge) {
+        struct quota_user *user = charge->user;
+        if (!user)
+                return;
+        user->used[charge->quota] -= charge->amount;
+        user->quotas->totals[charge->quota] -= charge->amount;
+        *charge = (struct charge){ 0 };
+        if (--user->n_charges > 0)
+                return;
+        HASH_DEL(user->quotas->users, user);
+        free(user);
+}
+
+uint64_t quota_used(const struct quotas *q, uint32_t uid, enum quota quota) {
+        const struct quota_user *user = user_find(q, uid);
+        return user ? user->used[quota] : 0;
+}
+
+uint64_t quota_limit(const struct quotas *q, enum quota quota) {
+        return q->limits[quota];
+}
+
+uint32_t quota_users(const struct quotas *q) {
+        return HASH_COUNT(q->users);
+}
+
+uint32_t quota_list_users(const struct quotas *q, uint32_t *uids, uint32_t n) {
+        uint32_t i = 0;
+        struct quota_user *user, *tmp;
+        HASH_ITER (hh, q->users, user, tmp) {
+                if (i < n)
+                        uids[i] = user->uid;
+                i++;
+        }
+        return i;
+}
+
+uint64_t quota_total(const struct quotas *q, enum quota quota) {
+        return q->totals[quota];
+}

@@ -1,0 +1,58 @@
+/* What each user makes tuttid hold, and the limits of it.
+ *
+ * A charge is an object inside the thing that holds the resource and is undone by charge_release, so that no
+ * counter can drift. A user exists as long as something is charged to it. What a thing costs grows with the
+ * memory behind it: a pending submission counts once for each QUOTA_ENTRIES_BEGUN entries begun, a group once
+ * for each QUOTA_RANKS_BEGUN ranks begun. Pure; lives on the loop thread. */
+#pragma once
+
+#include <stdint.h>
+#include "base/check.h"
+#include "config.h"
+#include "model/error.h"
+
+#define QUOTA_ENTRIES_BEGUN 64
+#define QUOTA_RANKS_BEGUN   64
+
+enum quota {
+        QUOTA_CONNECTIONS,
+        QUOTA_DESCRIPTORS,
+        QUOTA_MAPPED_BYTES,
+        QUOTA_PENDING,
+        QUOTA_GROUPS,
+        QUOTA_RECORDER_BYTES,
+        N_QUOTA,
+};
+
+struct quotas;
+struct quota_user;
+
+/* Zero-initialised: charges nothing. */
+struct charge {
+        struct quota_user *user;
+        enum quota quota;
+        uint64_t amount;
+};
+
+const char *quota_name(enum quota quota);
+
+int quotas_new(struct quotas **ret, const struct quota_limits *limits) MUST_USE;
+/* Every charge must have been released. */
+void quotas_free(struct quotas *q);
+
+/* Charges `amount` of `quota` to `uid` in an empty *charge. STATUS_OK, STATUS_QUOTA (with name, used, limit
+ * in *err) or STATUS_NO_MEMORY. `err` is touched only then, and may be NULL. */
+enum status quota_charge(struct quotas *q, struct charge *charge, uint32_t uid, enum quota quota,
+        uint64_t amount, struct error *err) MUST_USE;
+
+/* Gives back; harmless on an empty charge. */
+void charge_release(struct charge *charge);
+
+uint64_t quota_used(const struct quotas *q, uint32_t uid, enum quota quota);
+uint64_t quota_limit(const struct quotas *q, enum quota quota);
+/* Users with something charged. */
+uint32_t quota_users(const struct quotas *q);
+/* Fills `uids` with up to `n` of them; returns how many there are. */
+uint32_t quota_list_users(const struct quotas *q, uint32_t *uids, uint32_t n);
+/* Over all users. */
+uint64_t quota_total(const struct quotas *q, enum quota quota);

@@ -1,0 +1,249 @@
+#include "recorder.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/table.h"
+#include "recorder-record.h"
+#include "recorder-ring.h"
+
+/* 64 KiB and four doublings. */
+#define MAX_CHARGES 5
+
+struct recording {
+        struct recorder *recorder;
+        uint64_t group; /* its id */
+        uint32_t uid, world_size;
+        char job[MAX_NAME_BYTES], name[MAX_NAME_BYTES];
+        uint64_t epoch, n_done, n_failed;
+        uint64_t n_dropped; /* records that are not there any more, or never were */
+        uint64_t last_done_ns, ended_ns;
+        struct ring ring;
+        struct charge charges[MAX_CHARGES]; /* of the ring: what each growth has added */
+        uint32_t n_charges;
+        struct list link; /* of living, or of ended in the order of their ends */
+        UT_hash_handle hh;
+};
+
+struct recorder {
+        struct quotas *quotas;
+        struct recording *by_group;
+        struct list living, ended;
+        struct error refusal; /* of a charge; nobody reads it */
+        uint8_t bytes[MAX_RECORD_BYTES];
+        uint64_t arrivals[MAX_WORLD];
+};
+
+int recorder_new(struct recorder **ret, struct quotas *quotas) {
+        struct recorder *r = calloc(1, sizeof(*r));
+        if (!r)
+                return -ENOMEM;
+        r->quotas = quotas;
+        list_init(&r->living);
+        list_init(&r->ended);
+        *ret = r;
+        return 0;
+}
+
+static void recording_free(struct recording *rec) {
+        HASH_DEL(rec->recorder->by_group, rec);
+        list_unlink(&rec->link);
+        ring_deinit(&rec->ring);
+        for (uint32_t i = 0; i < rec->n_charges; i++)
+                charge_release(&rec->charges[i]);
+        free(rec);
+}
+
+static void free_all(struct list *recordings) {
+        list_for_each_safe (it, tmp, recordings)
+                recording_free(list_entry(it, struct recording, link));
+}
+
+void recorder_free(struct recorder *r) {
+        if (!r)
+                return;
+        free_all(&r->living);
+        free_all(&r->ended);
+        free(r);
+}
+
+/* --- ended groups --- */
+
+/* Frees the one of this user that ended first, but not `keep`; false: there is none. */
+static bool free_oldest_ended(struct recorder *r, uint32_t uid, const struct recording *keep) {
+        list_for_each (it, &r->ended) {
+                struct recording *rec = list_entry(it, struct recording, link);
+                if (rec->uid != uid || rec == keep)
+                        continue;
+                recording_free(rec);
+                return true;
+        }
+        return false;
+}
+
+static uint32_t count_ended(const struct recorder *r, uint32_t uid) {
+        uint32_t n = 0;
+        list_for_each (it, &r->ended)
+                n += list_entry(it, struct recording, link)->uid == uid;
+        return n;
+}
+
+static void end_recording(struct recorder *r, struct recording *rec, uint64_t now_ns) {
+        rec->ended_ns = now_ns;
+        list_unlink(&rec->link);
+        list_append(&r->ended, &rec->link);
+        if (count_ended(r, rec->uid) > RECORDER_MAX_ENDED)
+                free_oldest_ended(r, rec->uid, rec);
+}
+
+static struct recording *find_recording(struct recorder *r, uint64_t group_id) {
+        struct recording *rec;
+        HASH_FIND(hh, r->by_group, &group_id, sizeof(group_id), rec);
+        return rec;
+}
+
+void recorder_end_group(struct recorder *r, uint64_t group_id, uint64_t now_ns) {
+        struct recording *rec = find_recording(r, group_id);
+        if (!rec)
+                return;
+        if (rec->ring.n_records)
+                end_recording(r, rec, now_ns);
+        else
+                recording_free(rec);
+}
+
+/* --- adding --- */
+
+static struct recording *make_recording(struct recorder *r, const struct group *g) {
+        CLEANUP_FREE struct recording *rec = calloc(1, sizeof(*rec));
+        bool is_in;
+        if (!rec)
+                return NULL;
+        *rec = (struct recording){
+                .recorder = r, .group = g->id, .uid = g->uid, .world_size = g->world_size
+        };
+        text_copy(rec->job, sizeof(rec->job), g->job);
+        text_copy(rec->name, sizeof(rec->name), g->name);
+        TABLE_ADD(r->by_group, rec, group, is_in);
+        if (!is_in)
+                return NULL;
+        list_append(&r->living, &rec->link);
+        return take_pointer(rec);
+}
+
+/* Charges `amount` more; what ended groups of the same user hold goes first. */
+static bool charge_recording(struct recorder *r, struct recording *rec, uint64_t amount) {
+        struct charge *charge = &rec->charges[rec->n_charges];
+        enum status status;
+        do
+                status = quota_charge(r->quotas, charge, rec->uid, QUOTA_RECORDER_BYTES, amount, &r->refusal);
+        while (status == STATUS_QUOTA && free_oldest_ended(r, rec->uid, rec));
+        if (status != STATUS_OK)
+                return false;
+        rec->n_charges++;
+        return true;
+}
+
+/* false: it is as large as it may be, as its user may have, or as memory allows. */
+static bool grow(struct recorder *r, struct recording *rec) {
+        uint64_t had = rec->ring.capacity, capacity = had ? 2 * had : RECORDER_FIRST_BYTES;
+        if (capacity > RECORDER_MAX_BYTES || !charge_recording(r, rec, capacity - had))
+                return false;
+        if (ring_grow(&rec->ring, capacity) == 0)
+                return true;
+        charge_release(&rec->charges[--rec->n_charges]);
+        return false;
+}
+
+static void drop_oldest(struct recording *rec) {
+        ring_drop(&rec->ring);
+        rec->n_dropped++;
+}
+
+static bool make_room(struct recorder *r, struct recording *rec, size_t n_bytes) {
+        if (rec->ring.n_records == MAX_RECORDS)
+                drop_oldest(rec);
+        while (!ring_fits(&rec->ring, n_bytes)) {
+                if (grow(r, rec))
+                        continue;
+                if (!rec->ring.n_records)
+                        return false;
+                drop_oldest(rec);
+        }
+        return true;
+}
+
+void recorder_add(struct recorder *r, const struct meeting *m) {
+        struct recording *rec = find_recording(r, m->group->id);
+        if (!rec)
+                rec = make_recording(r, m->group);
+        if (!rec)
+                return;
+        rec->epoch = m->epoch;
+        rec->last_done_ns = m->done_ns;
+        if (m->status == STATUS_OK)
+                rec->n_done++;
+        else
+                rec->n_failed++;
+        size_t n = record_write(m, r->bytes);
+        if (make_room(r, rec, n))
+                ring_append(&rec->ring, r->bytes, n);
+        else
+                rec->n_dropped++;
+}
+
+/* --- reading --- */
+
+static uint64_t age(uint64_t now_ns, uint64_t then_ns) {
+        return now_ns > then_ns ? now_ns - then_ns : 0;
+}
+
+/* The newest stands last. */
+static struct recording *find_newest(
+        const struct list *recordings, uint32_t uid, const char *job, const char *group) {
+        for (struct list *it = recordings->prev; it != recordings; it = it->prev) {
+                struct recording *rec = list_entry(it, struct recording, link);
+                if (rec->uid == uid && strcmp(rec->job, job) == 0 && strcmp(rec->name, group) == 0)
+                        return rec;
+        }
+        return NULL;
+}
+
+struct recording *recorder_find(struct recorder *r, uint32_t uid, const char *job, const char *group) {
+        struct recording *rec = find_newest(&r->living, uid, job, group);
+        return rec ? rec : find_newest(&r->ended, uid, job, group);
+}
+
+bool recording_next(struct recording *rec, uint64_t *cursor, uint64_t now_ns, struct row_record *ret) {
+        size_t n;
+        const uint8_t *bytes = ring_next(&rec->ring, cursor, &n);
+        if (!bytes)
+                return false;
+        record_read(bytes, now_ns, rec->recorder->arrivals, ret);
+        ret->job = rec->job;
+        ret->group = rec->name;
+        ret->dropped = rec->n_dropped;
+        ret->shortened = rec->n_dropped > 0 && rec->ring.n_records < MAX_RECORDS;
+        return true;
+}
+
+struct recording *recorder_next_ended(
+        struct recorder *r, const struct recording *after, uint64_t now_ns, struct row_group *ret) {
+        struct list *next = after ? after->link.next : r->ended.next;
+        if (next == &r->ended)
+                return NULL;
+        struct recording *rec = list_entry(next, struct recording, link);
+        *ret = (struct row_group){ .job = rec->job,
+                .group = rec->name,
+                .uid = rec->uid,
+                .world_size = rec->world_size,
+                .epoch = rec->epoch,
+                .n_done = rec->n_done,
+                .n_failed = rec->n_failed,
+                .ended = true,
+                .age_ns = age(now_ns, rec->ended_ns),
+                .last_done_age_ns = age(now_ns, rec->last_done_ns) };
+        return rec;
+}

@@ -1,0 +1,47 @@
+/* The flight recorder: the last 4,096 collectives of each group, always on, in tuttid, so that it outlives
+ * the culprit.
+ *
+ * A ring of variable-size records per group, 64 KiB at first, growing as it fills to 1 MiB at most (then
+ * fewer than 4,096 are kept, and that is said), charged to the group's uid (QUOTA_RECORDER_BYTES; at the
+ * limit the ring stops growing and its oldest records go). The record of an ended group stays until its bytes
+ * are needed by the same user, or until 64 ended groups of that user are kept; the one that ended first goes
+ * first. Loop thread; times are arguments. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include "base/check.h"
+#include "quota.h"
+#include "rendezvous.h"
+#include "wire/message.h"
+
+#define MAX_RECORDS          4096 /* a group */
+#define RECORDER_FIRST_BYTES (UINT64_C(64) << 10)
+#define RECORDER_MAX_BYTES   (UINT64_C(1) << 20)
+#define RECORDER_MAX_ENDED   64 /* groups of one user */
+
+struct recorder;
+
+int recorder_new(struct recorder **ret, struct quotas *quotas) MUST_USE;
+void recorder_free(struct recorder *r);
+
+/* An ENDED meeting, before its release. Finds or makes the group's ring; loses the record, never more, when
+ * memory is short. */
+void recorder_add(struct recorder *r, const struct meeting *m);
+
+/* The group is over, once, behind its last recorder_add; its record stays for a while. */
+void recorder_end_group(struct recorder *r, uint64_t group_id, uint64_t now_ns);
+
+/* One recorded group. The newest with this identity when several epochs of life exist. */
+struct recording;
+struct recording *recorder_find(struct recorder *r, uint32_t uid, const char *job, const char *group);
+
+/* Records oldest first: *cursor begins with 0; false at the end. A cursor stays good while records are added:
+ * when those behind it are gone, it goes on with the oldest. Strings and arrays of *ret are good until the
+ * next call on this recorder. `bytes` is what one replica brought. */
+bool recording_next(struct recording *rec, uint64_t *cursor, uint64_t now_ns, struct row_record *ret);
+
+/* Ended groups that are still kept, for `groups`: NULL begins. Fills job, group, uid, world_size, epoch,
+ * n_done, n_failed, ended, age_ns (since the end), last_done_age_ns. */
+struct recording *recorder_next_ended(
+        struct recorder *r, const struct recording *after, uint64_t now_ns, struct row_group *ret);

@@ -1,0 +1,233 @@
+/* Members that go: by leave, or with the end of their session. */
+#include "rendezvous-internal.h"
+
+/* --- one member --- */
+
+struct departure {
+        enum member_state state;
+        enum loss loss;
+        const char *why;
+        uint64_t now_ns;
+};
+
+/* Marks it, and takes it out of whatever counts the alive; its meetings are looked at by circle_go_on, when
+ * all who go are marked. The first of a circle puts that in `circles`. */
+static void member_go(
+        struct rendezvous *r, struct member *m, const struct departure *how, struct list *circles) {
+        struct circle *c = circle_of(m->group);
+        member_end_busy(r, m, how->now_ns);
+        m->state = how->state;
+        m->loss = how->loss;
+        m->lost_ns = how->now_ns;
+        text_copy(m->why, sizeof(m->why), how->why ? how->why : "");
+        list_unlink(&m->session_link);
+        list_unlink(&m->outcome_link);
+        rankset_remove(&c->group.alive, m->rank);
+        rankset_add(&c->gone, m->rank);
+        c->n_present--;
+        debts_forgive(c, m->rank);
+        outcome_put(circles, &c->gone_link);
+}
+
+/* --- a group that fails --- */
+
+static struct reason loss_reason(const struct group *g, const struct rankset *gone, uint64_t now_ns) {
+        const struct member *m = &g->members[rankset_next(gone, 0)];
+        return (struct reason){
+                .status = STATUS_REPLICA_LOST,
+                .loss = m->loss,
+                .entry = -1,
+                .rank = (int32_t)m->rank,
+                .about = gone,
+                .age_ns = now_ns - m->lost_ns,
+                .detail = m->why,
+        };
+}
+
+static void circle_fail(struct rendezvous *r, struct circle *c, uint64_t now_ns, struct outcome *out) {
+        struct group *g = &c->group;
+        struct reason why = loss_reason(g, &c->gone, now_ns);
+        g->state = GROUP_FAILED;
+        g->lost_rank = why.rank;
+        debts_drop(c);
+        list_for_each_safe (it, tmp, &g->meetings) {
+                struct meeting *m = list_entry(it, struct meeting, group_link);
+                if (m->state == MEETING_GATHERING)
+                        meeting_end(r, m, &why, now_ns, out);
+        }
+}
+
+/* --- a group that goes on --- */
+
+static bool needs(const struct meeting *m, const struct rankset *gone, uint32_t *ret_root) {
+        rankset_for_each (rank, &m->have) {
+                const struct signature *s = &m->halves[rank]->signature;
+                if (s->kind != KIND_BROADCAST || !rankset_has(gone, s->root))
+                        continue;
+                *ret_root = s->root;
+                return true;
+        }
+        return false;
+}
+
+static void find_last(struct meeting *m) {
+        uint64_t last_ns = 0;
+        rankset_for_each (rank, &m->have) {
+                if (m->halves[rank]->arrived_ns < last_ns)
+                        continue;
+                last_ns = m->halves[rank]->arrived_ns;
+                m->last_rank = (uint32_t)rank;
+        }
+}
+
+static void strike_halves(struct meeting *m, const struct rankset *gone, struct outcome *out) {
+        rankset_for_each (rank, gone) {
+                if (!rankset_has(&m->have, (unsigned int)rank))
+                        continue;
+                rankset_remove(&m->have, (unsigned int)rank);
+                outcome_put(&out->struck, &m->halves[rank]->pool_link);
+                m->halves[rank] = NULL;
+                m->n_halves--;
+        }
+        if (!rankset_has(&m->have, m->last_rank))
+                find_last(m);
+}
+
+void describe_gone_root(uint32_t root, enum loss loss, char *buf, size_t size) {
+        struct text t;
+        text_init(&t, buf, size);
+        text_add(&t, "root R%u %s; name another root", root,
+                loss == LOSS_UNSPECIFIED ? "is not in the group"
+                : loss == LOSS_WENT      ? "has left"
+                                         : "has been lost");
+}
+
+static void end_without_root(
+        struct rendezvous *r, struct meeting *m, uint32_t root, uint64_t now_ns, struct outcome *out) {
+        const struct member *member = &m->group->members[root];
+        struct rankset about = { { 0 } };
+        char detail[64];
+        rankset_add(&about, root);
+        describe_gone_root(root, member->loss, detail, sizeof(detail));
+        meeting_end(r, m,
+                &(struct reason){ .status = STATUS_INVALID,
+                        .field = FIELD_ROOT,
+                        .loss = member->loss,
+                        .entry = -1,
+                        .rank = (int32_t)root,
+                        .about = &about,
+                        .age_ns = now_ns - m->first_ns,
+                        .detail = detail },
+                now_ns, out);
+}
+
+/* Nobody is left in it: nobody is told. */
+static void dissolve(struct rendezvous *r, struct meeting *m, uint64_t now_ns) {
+        struct circle *c = circle_of(m->group);
+        meeting_detach(r, m);
+        meeting_recycle(r, m);
+        stall_check(r, c, now_ns);
+}
+
+static void meeting_strike(struct rendezvous *r, struct meeting *m, uint64_t now_ns, struct outcome *out) {
+        const struct rankset *gone = &circle_of(m->group)->gone;
+        uint32_t root;
+        strike_halves(m, gone, out);
+        if (m->n_halves == 0)
+                dissolve(r, m, now_ns);
+        else if (needs(m, gone, &root))
+                end_without_root(r, m, root, now_ns, out);
+        else {
+                meeting_set_alarm(r, m);
+                meeting_settle(r, m, now_ns, out);
+        }
+}
+
+static void circle_strike(struct rendezvous *r, struct circle *c, uint64_t now_ns, struct outcome *out) {
+        list_for_each_safe (it, tmp, &c->group.meetings) {
+                struct meeting *m = list_entry(it, struct meeting, group_link);
+                if (m->state == MEETING_GATHERING)
+                        meeting_strike(r, m, now_ns, out);
+        }
+}
+
+/* --- what a group does about those who went --- */
+
+static void circle_lose_joiner(struct rendezvous *r, struct circle *c, uint64_t now_ns, struct outcome *out) {
+        struct reason why = loss_reason(&c->group, &c->gone, now_ns);
+        error_init(c->failure, STATUS_REPLICA_LOST);
+        reason_fill(&why, c->failure);
+        circle_unform(r, c, &c->gone, now_ns, out);
+}
+
+static void circle_go_on(
+        struct rendezvous *r, struct circle *c, const struct departure *how, struct outcome *out) {
+        switch (c->group.state) {
+        case GROUP_FORMING: circle_lose_joiner(r, c, how->now_ns, out); break;
+        case GROUP_WHOLE:
+                if (how->state == MEMBER_LEFT || c->group.on_death == ON_DEATH_SHRINK)
+                        circle_strike(r, c, how->now_ns, out);
+                else
+                        circle_fail(r, c, how->now_ns, out);
+                if (c->n_present == 0)
+                        circle_end(r, c, out);
+                break;
+        case GROUP_FAILED:
+                if (c->n_present == 0)
+                        circle_end(r, c, out);
+                break;
+        case GROUP_ENDED: break;
+        }
+        c->gone = (struct rankset){ { 0 } };
+}
+
+static void all_go(
+        struct rendezvous *r, struct list *members, const struct departure *how, struct outcome *out) {
+        struct list circles, *link;
+        list_init(&circles);
+        while ((link = list_take_first(members)))
+                member_go(r, list_entry(link, struct member, session_link), how, &circles);
+        while ((link = list_take_first(&circles)))
+                circle_go_on(r, list_entry(link, struct circle, gone_link), how, out);
+}
+
+enum status rendezvous_leave(struct rendezvous *r, uint64_t session, uint64_t membership, uint64_t now_ns,
+        struct outcome *out, struct error *err) {
+        struct member *member = rendezvous_find_member(r, session, membership);
+        if (!member || member->state != MEMBER_JOINING) {
+                enum status status = member_find_alive(r, session, membership, now_ns, &member, err);
+                if (status != STATUS_OK)
+                        return status;
+        }
+        struct list leavers;
+        list_init(&leavers);
+        outcome_put(&leavers, &member->session_link);
+        party_drop(r, party_find(r, session));
+        all_go(r, &leavers, &(struct departure){ .state = MEMBER_LEFT, .loss = LOSS_WENT, .now_ns = now_ns },
+                out);
+        return STATUS_OK;
+}
+
+/* Every membership of a session goes the same way. */
+static void party_goes(
+        struct rendezvous *r, uint64_t session, const struct departure *how, struct outcome *out) {
+        struct party *party = party_find(r, session);
+        if (!party)
+                return;
+        struct list members;
+        list_init(&members);
+        list_splice(&members, &party->members);
+        party_drop(r, party);
+        all_go(r, &members, how, out);
+}
+
+void rendezvous_leave_all(struct rendezvous *r, uint64_t session, uint64_t now_ns, struct outcome *out) {
+        party_goes(r, session,
+                &(struct departure){ .state = MEMBER_LEFT, .loss = LOSS_WENT, .now_ns = now_ns }, out);
+}
+
+void rendezvous_lose(struct rendezvous *r, uint64_t session, enum loss loss, const char *why, uint64_t now_ns,
+        struct outcome *out) {
+        party_goes(r, session,
+                &(struct departure){ .state = MEMBER_LOST, .loss = loss, .why = why, .now_ns = now_ns }, out);
+}

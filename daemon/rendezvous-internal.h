@@ -1,0 +1,187 @@
+/* What the files of rendezvous share: its tables, and the verbs that one of them offers to the others.
+ *
+ *   rendezvous.c          life, pools, tables, looking
+ *   rendezvous-join.c     how a group comes to be, is whole, fails to form, is forgotten
+ *   rendezvous-submit.c   the rules a submission meets
+ *   rendezvous-seal.c     are the halves equal? the differences of those that are there
+ *   rendezvous-end.c      how a meeting ends, and what its members are told
+ *   rendezvous-debt.c     what a collective that ended leaves to those who were not there
+ *   rendezvous-gone.c     leave and loss
+ *   rendezvous-time.c     busy, deadlines, stalls */
+#pragma once
+
+#include "rendezvous.h"
+
+#define N_HALF_CLASSES   17 /* room for 1, 2, 4 ... MAX_ENTRIES entries */
+#define N_DEBT_BUCKETS   256
+#define MAX_POOLED_BYTES (64u << 20) /* what the pools keep, all together */
+#define MAX_ERRORS       4096        /* that ended meetings hold at a time: 24 MiB */
+
+/* Whose memberships end with a session: its members that are JOINING or ALIVE. */
+struct party {
+        uint64_t session;
+        struct list members; /* struct member.session_link */
+        UT_hash_handle hh;
+};
+
+struct identity {
+        uint32_t uid;
+        char secret[MAX_SECRET_BYTES], job[MAX_NAME_BYTES], name[MAX_NAME_BYTES];
+};
+
+/* A group, and what only rendezvous knows of it. */
+struct circle {
+        struct group group;
+        struct identity identity;
+        UT_hash_handle hh;     /* by identity, until ENDED */
+        struct list all_link;  /* in rendezvous.groups, after ENDED in rendezvous.over */
+        struct error *failure; /* while FORMING and when it failed to form: room for the reason */
+        int32_t deadline_rank; /* whose join deadline is set */
+        uint32_t n_present;    /* members that are JOINING or ALIVE */
+        struct rankset busy;   /* of the alive */
+        struct rankset gone;   /* during one loss: who goes */
+        struct list gone_link;
+        struct list ended;         /* struct meeting.group_link: not released yet */
+        struct list pool;          /* struct meeting.group_link: to be used again */
+        struct list debts;         /* struct debt.age_link, oldest first */
+        struct list *debt_buckets; /* [N_DEBT_BUCKETS] of struct debt.bucket_link, oldest first; NULL before
+                                      the first */
+        uint64_t stall_reported_ns;
+};
+
+struct rendezvous {
+        struct rendezvous_settings settings;
+        struct quotas *quotas;
+        uint64_t last_id;         /* of groups and memberships */
+        struct list groups, over; /* struct circle.all_link, oldest first */
+        uint32_t n_groups;        /* in `groups` */
+        struct circle *identities;
+        struct member *members;
+        struct party *parties;
+        struct meeting *meetings; /* GATHERING and SEALED, by group and key; never empty: */
+        struct meeting sentinel;
+        size_t n_circles, n_members, n_meetings; /* that exist: what the heaps have room for */
+        struct heap deadlines, busy_ends, join_deadlines, stalls;
+        struct list halves[N_HALF_CLASSES]; /* pools */
+        size_t pooled_bytes;
+        uint32_t n_errors; /* held by ended meetings */
+};
+
+static inline struct circle *circle_of(struct group *g) {
+        return list_entry(g, struct circle, group);
+}
+
+/* now + timeout; ALARM_NEVER for a timeout of 0, which is none. */
+uint64_t deadline_after(uint64_t now_ns, uint64_t timeout_ns);
+
+/* Puts `link` at the end of `list`, out of wherever it was. */
+void outcome_put(struct list *list, struct list *link);
+
+/* --- rendezvous.c --- */
+
+/* For what clients choose. */
+uint32_t secret_hash(const struct rendezvous *r, const void *data, size_t n);
+
+/* A key of a group with its hash: made once for a submission, then looked up wherever it is needed. */
+struct lookup {
+        struct meeting_key key;
+        uint32_t n_bytes, hash;
+};
+
+void lookup_make(
+        const struct rendezvous *r, const struct group *g, const struct key *key, struct lookup *ret);
+struct meeting *meeting_find(const struct rendezvous *r, const struct lookup *l);
+
+/* A GATHERING meeting without halves, in the tables; NULL when memory is short. */
+struct meeting *meeting_new(
+        struct rendezvous *r, struct circle *c, const struct lookup *l, const struct key *key);
+/* Takes a GATHERING or SEALED meeting out of everything that finds it by key or age; it still counts as a
+ * reference. */
+void meeting_detach(struct rendezvous *r, struct meeting *m);
+/* Back to the pool, with its halves and its error. */
+void meeting_recycle(struct rendezvous *r, struct meeting *m);
+/* Frees what the circle keeps to use again. */
+void circle_drain_pool(struct rendezvous *r, struct circle *c);
+
+struct party *party_find(const struct rendezvous *r, uint64_t session);
+/* NULL when memory is short. */
+struct party *party_get(struct rendezvous *r, uint64_t session);
+/* Frees it when it has no members. */
+void party_drop(struct rendezvous *r, struct party *party);
+
+/* Rule 1: the membership of this session, ALIVE, else NOT_FOUND, LEFT, REPLICA_LOST with *err. */
+enum status member_find_alive(struct rendezvous *r, uint64_t session, uint64_t membership, uint64_t now_ns,
+        struct member **ret, struct error *err);
+
+/* --- rendezvous-join.c --- */
+
+/* FORMING -> ENDED, `unformed`. The reason is in c->failure, all but identity, have, missing and reports of
+ * `about`. */
+void circle_unform(struct rendezvous *r, struct circle *c, const struct rankset *about, uint64_t now_ns,
+        struct outcome *out);
+void circle_join_deadline(struct rendezvous *r, struct circle *c, uint64_t now_ns, struct outcome *out);
+/* The last member is gone -> ENDED. */
+void circle_end(struct rendezvous *r, struct circle *c, struct outcome *out);
+/* With all that is left in it. */
+void circle_free(struct rendezvous *r, struct circle *c);
+
+/* --- rendezvous-seal.c --- */
+
+/* In what the halves that are there differ; FIELD_UNSPECIFIED: in nothing. */
+struct difference {
+        enum field field;
+        int32_t entry;
+};
+
+struct difference meeting_difference(const struct meeting *m);
+/* Fills field, entry and classes. */
+void meeting_print_difference(const struct meeting *m, const struct difference *d, struct error *err);
+/* When all alive members are there: SEALED, or ended with MISMATCH. */
+void meeting_settle(struct rendezvous *r, struct meeting *m, uint64_t now_ns, struct outcome *out);
+
+/* --- rendezvous-end.c --- */
+
+/* Why a collective ended unsealed: what its members' error and the debts are made of. */
+struct reason {
+        enum status status, cause;
+        enum field field;
+        enum loss loss;
+        int32_t entry, rank;
+        const struct rankset *about; /* whom to report on */
+        uint64_t age_ns;
+        const char *detail;
+};
+
+void reason_fill(const struct reason *why, struct error *err);
+/* A GATHERING meeting is ENDED for all, in `ended`; debts for those who are not there. */
+void meeting_end(struct rendezvous *r, struct meeting *m, const struct reason *why, uint64_t now_ns,
+        struct outcome *out);
+/* Job, group, epoch, world size, key and kind, and a rank where none is named. */
+void describe_half(const struct member *member, const struct half *half, struct error *err);
+
+/* --- rendezvous-debt.c --- */
+
+void debt_make(struct rendezvous *r, struct circle *c, const struct lookup *l, const struct key *key,
+        const struct rankset *debtors, const struct reason *why, uint64_t now_ns, struct outcome *out);
+/* Rule 6: whether the member owed one of this key; then it is paid and *err (which may be NULL) tells. */
+bool debt_pay(struct circle *c, const struct lookup *l, const struct key *key, uint32_t rank, uint64_t now_ns,
+        struct error *err);
+void debts_forgive(struct circle *c, uint32_t rank);
+void debts_drop(struct circle *c);
+
+/* --- rendezvous-gone.c --- */
+
+/* "root R2 has left; name another root". */
+void describe_gone_root(uint32_t root, enum loss loss, char *buf, size_t size);
+
+/* --- rendezvous-time.c --- */
+
+/* The deadline of a half that has just arrived in `m`. */
+void half_start_clock(struct rendezvous *r, struct meeting *m, struct half *half, uint64_t now_ns);
+/* Sets the meeting's alarm to the first deadline of its halves whose clock runs. */
+void meeting_set_alarm(struct rendezvous *r, struct meeting *m);
+/* The member is not busy any more, as of `at_ns`. */
+void member_end_busy(struct rendezvous *r, struct member *member, uint64_t at_ns);
+void stall_watch(struct rendezvous *r, struct circle *c, uint64_t now_ns);
+/* A meeting has left GATHERING: is its group still stalled? */
+void stall_check(struct rendezvous *r, struct circle *c, uint64_t now_ns);

@@ -1,0 +1,101 @@
+/* Are the halves equal? Then the meeting is sealed; else everybody hears in what they differ. */
+#include "rendezvous-internal.h"
+
+#include <string.h>
+
+/* What belongs to the whole half is told before what belongs to one entry. */
+static bool is_before(const struct difference *a, const struct difference *b) {
+        if (b->field == FIELD_UNSPECIFIED)
+                return true;
+        if (a->entry != b->entry)
+                return a->entry < b->entry;
+        return a->field < b->field;
+}
+
+struct difference meeting_difference(const struct meeting *m) {
+        struct difference first = { .entry = -1 };
+        const struct half *reference = NULL;
+        rankset_for_each (rank, &m->have) {
+                const struct half *half = m->halves[rank];
+                if (!reference)
+                        reference = half;
+                struct difference d;
+                d.field = signature_compare(
+                        &reference->signature, reference->entries, &half->signature, half->entries, &d.entry);
+                if (d.field != FIELD_UNSPECIFIED && is_before(&d, &first))
+                        first = d;
+        }
+        return first;
+}
+
+/* --- who says what --- */
+
+static struct error_class *class_find(struct error *err, const char *value) {
+        for (uint32_t i = 0; i < err->n_classes; i++)
+                if (strcmp(err->classes[i].value, value) == 0)
+                        return &err->classes[i];
+        return NULL;
+}
+
+/* The class of this value; the last one takes in all that have no room of their own. */
+static struct error_class *class_get(struct error *err, const char *value) {
+        struct error_class *class = class_find(err, value);
+        if (class)
+                return class;
+        if (err->n_classes < MAX_ERROR_CLASSES) {
+                class = &err->classes[err->n_classes++];
+                text_copy(class->value, sizeof(class->value), value);
+                return class;
+        }
+        class = &err->classes[MAX_ERROR_CLASSES - 1];
+        text_copy(class->value, sizeof(class->value), "other values");
+        return class;
+}
+
+void meeting_print_difference(const struct meeting *m, const struct difference *d, struct error *err) {
+        err->field = d->field;
+        err->entry = d->entry;
+        rankset_for_each (rank, &m->have) {
+                const struct half *half = m->halves[rank];
+                char value[sizeof(err->classes[0].value)];
+                struct text t;
+                text_init(&t, value, sizeof(value));
+                signature_print_field(&half->signature, half->entries, d->field, d->entry, &t);
+                rankset_add(&class_get(err, value)->ranks, (unsigned int)rank);
+        }
+}
+
+/* --- the last half is in --- */
+
+static uint32_t divisor(const struct meeting *m) {
+        const struct group *g = m->group;
+        return g->on_leave == ON_LEAVE_ZERO_FILL ? g->world_size : m->n_halves;
+}
+
+static void seal(struct rendezvous *r, struct meeting *m, uint64_t now_ns, struct outcome *out) {
+        heap_set(&r->deadlines, &m->deadline, ALARM_NEVER);
+        m->state = MEETING_SEALED;
+        m->number = m->group->next_number++;
+        m->sealed_ns = now_ns;
+        m->divisor = divisor(m);
+        outcome_put(&out->sealed, &m->outcome_link);
+        stall_check(r, circle_of(m->group), now_ns);
+}
+
+void meeting_settle(struct rendezvous *r, struct meeting *m, uint64_t now_ns, struct outcome *out) {
+        struct circle *c = circle_of(m->group);
+        if (m->n_halves < c->n_present)
+                return;
+        struct difference d = meeting_difference(m);
+        if (d.field == FIELD_UNSPECIFIED) {
+                seal(r, m, now_ns, out);
+                return;
+        }
+        meeting_end(r, m,
+                &(struct reason){ .status = STATUS_MISMATCH,
+                        .field = d.field,
+                        .entry = d.entry,
+                        .rank = -1,
+                        .age_ns = now_ns - m->first_ns },
+                now_ns, out);
+}

@@ -1,0 +1,232 @@
+/* Deadlines, the clocks that busy stops, and stalls (P6). */
+#include "rendezvous-internal.h"
+
+/* --- the clock of a half --- */
+
+static void choose_deadline(
+        const struct rendezvous *r, const struct member *member, struct half *half, uint64_t now_ns) {
+        uint64_t timeout_ns = r->settings.default_timeout_ns;
+        if (half->has_timeout)
+                timeout_ns = half->timeout_ns;
+        else if (member->has_default_timeout)
+                timeout_ns = member->default_timeout_ns;
+        half->deadline_ns = deadline_after(now_ns, timeout_ns);
+        half->deadline_is_soft = !half->has_timeout;
+        half->paused_ns = 0;
+}
+
+/* Somebody who is missing is busy. */
+static bool is_excused(const struct meeting *m) {
+        return !rankset_is_subset(&circle_of(m->group)->busy, &m->have);
+}
+
+static void half_pause(struct half *half, uint64_t now_ns) {
+        if (half->deadline_is_soft && half->deadline_ns != ALARM_NEVER && half->paused_ns == 0)
+                half->paused_ns = now_ns;
+}
+
+static void half_resume(struct half *half, uint64_t at_ns) {
+        if (half->paused_ns == 0)
+                return;
+        if (__builtin_add_overflow(half->deadline_ns, at_ns - half->paused_ns, &half->deadline_ns))
+                half->deadline_ns = ALARM_NEVER;
+        half->paused_ns = 0;
+}
+
+/* Of halves whose clock runs, the one whose deadline is first; NULL when none has one. */
+static const struct half *first_due(const struct meeting *m) {
+        const struct half *first = NULL;
+        uint64_t at_ns = ALARM_NEVER;
+        rankset_for_each (rank, &m->have) {
+                const struct half *half = m->halves[rank];
+                if (half->paused_ns || half->deadline_ns >= at_ns)
+                        continue;
+                at_ns = half->deadline_ns;
+                first = half;
+        }
+        return first;
+}
+
+void meeting_set_alarm(struct rendezvous *r, struct meeting *m) {
+        const struct half *first = first_due(m);
+        heap_set(&r->deadlines, &m->deadline, first ? first->deadline_ns : ALARM_NEVER);
+}
+
+void half_start_clock(struct rendezvous *r, struct meeting *m, struct half *half, uint64_t now_ns) {
+        choose_deadline(r, &m->group->members[half->rank], half, now_ns);
+        if (is_excused(m))
+                half_pause(half, now_ns);
+        if (!half->paused_ns && half->deadline_ns < m->deadline.at_ns)
+                heap_set(&r->deadlines, &m->deadline, half->deadline_ns);
+}
+
+/* --- busy --- */
+
+static void meeting_pause(struct rendezvous *r, struct meeting *m, uint64_t now_ns) {
+        rankset_for_each (rank, &m->have) {
+                half_pause(m->halves[rank], now_ns);
+        }
+        meeting_set_alarm(r, m);
+}
+
+static void meeting_resume(struct rendezvous *r, struct meeting *m, uint64_t at_ns) {
+        rankset_for_each (rank, &m->have) {
+                half_resume(m->halves[rank], at_ns);
+        }
+        meeting_set_alarm(r, m);
+}
+
+static void circle_pause(struct rendezvous *r, struct circle *c, uint64_t now_ns) {
+        list_for_each (it, &c->group.meetings) {
+                struct meeting *m = list_entry(it, struct meeting, group_link);
+                if (m->state == MEETING_GATHERING && is_excused(m))
+                        meeting_pause(r, m, now_ns);
+        }
+}
+
+static void circle_resume(struct rendezvous *r, struct circle *c, uint64_t at_ns) {
+        list_for_each (it, &c->group.meetings) {
+                struct meeting *m = list_entry(it, struct meeting, group_link);
+                if (m->state == MEETING_GATHERING && !is_excused(m))
+                        meeting_resume(r, m, at_ns);
+        }
+}
+
+void member_end_busy(struct rendezvous *r, struct member *member, uint64_t at_ns) {
+        struct circle *c = circle_of(member->group);
+        if (!rankset_has(&c->busy, member->rank))
+                return;
+        if (member->busy_end.at_ns < at_ns)
+                at_ns = member->busy_end.at_ns;
+        member->busy[0] = '\0';
+        heap_set(&r->busy_ends, &member->busy_end, ALARM_NEVER);
+        rankset_remove(&c->busy, member->rank);
+        circle_resume(r, c, at_ns);
+}
+
+static uint64_t busy_end(const struct rendezvous *r, uint64_t duration_ns, uint64_t now_ns) {
+        uint64_t max_ns = r->settings.busy_max_ns;
+        return deadline_after(now_ns, max_ns && max_ns < duration_ns ? max_ns : duration_ns);
+}
+
+enum status rendezvous_busy(struct rendezvous *r, uint64_t session, const struct msg_busy *ask,
+        uint64_t now_ns, struct outcome *out, struct error *err) {
+        struct member *member;
+        enum status status = member_find_alive(r, session, ask->membership, now_ns, &member, err);
+        if (status != STATUS_OK)
+                return status;
+        if (ask->duration_ns == 0) {
+                member_end_busy(r, member, now_ns);
+                return STATUS_OK;
+        }
+        struct circle *c = circle_of(member->group);
+        bool was_busy = rankset_has(&c->busy, member->rank);
+        text_copy(member->busy, sizeof(member->busy), ask->why[0] ? ask->why : "busy");
+        heap_set(&r->busy_ends, &member->busy_end, busy_end(r, ask->duration_ns, now_ns));
+        rankset_add(&c->busy, member->rank);
+        if (!was_busy)
+                circle_pause(r, c, now_ns);
+        return STATUS_OK;
+}
+
+/* --- stalls --- */
+
+static const struct meeting *oldest_gathering(const struct circle *c) {
+        list_for_each (it, &c->group.meetings) {
+                const struct meeting *m = list_entry(it, const struct meeting, group_link);
+                if (m->state == MEETING_GATHERING)
+                        return m;
+        }
+        return NULL;
+}
+
+void stall_watch(struct rendezvous *r, struct circle *c, uint64_t now_ns) {
+        if (c->group.stall.at_ns == ALARM_NEVER)
+                heap_set(&r->stalls, &c->group.stall, deadline_after(now_ns, r->settings.stall_warn_ns));
+}
+
+/* Sets the alarm to when the oldest meeting will have stalled; whether it has. */
+static bool stall_look(struct rendezvous *r, struct circle *c, uint64_t now_ns) {
+        const struct meeting *oldest = oldest_gathering(c);
+        uint64_t at_ns = oldest ? deadline_after(oldest->first_ns, r->settings.stall_warn_ns) : ALARM_NEVER;
+        c->group.is_stalled = at_ns <= now_ns;
+        if (!c->group.is_stalled)
+                heap_set(&r->stalls, &c->group.stall, at_ns);
+        return c->group.is_stalled;
+}
+
+void stall_check(struct rendezvous *r, struct circle *c, uint64_t now_ns) {
+        if (c->group.is_stalled)
+                (void)stall_look(r, c, now_ns);
+}
+
+static void stall_fire(struct rendezvous *r, struct circle *c, uint64_t now_ns, struct outcome *out) {
+        if (!stall_look(r, c, now_ns))
+                return;
+        uint64_t again_ns = c->stall_reported_ns + r->settings.stall_warn_ns;
+        if (c->stall_reported_ns == 0 || again_ns <= now_ns) {
+                outcome_put(&out->stalled, &c->group.outcome_link);
+                c->stall_reported_ns = now_ns;
+                again_ns = deadline_after(now_ns, r->settings.stall_warn_ns);
+        }
+        heap_set(&r->stalls, &c->group.stall, again_ns);
+}
+
+/* --- what is due --- */
+
+static void meeting_expire(struct rendezvous *r, struct meeting *m, uint64_t now_ns, struct outcome *out) {
+        const struct half *due = first_due(m);
+        CHECK(due);
+        struct rankset missing = rankset_minus(&m->group->alive, &m->have);
+        meeting_end(r, m,
+                &(struct reason){ .status = STATUS_TIMEOUT,
+                        .entry = -1,
+                        .rank = (int32_t)due->rank,
+                        .about = &missing,
+                        .age_ns = now_ns - due->arrived_ns },
+                now_ns, out);
+}
+
+static struct heap *first_heap(struct rendezvous *r) {
+        struct heap *heaps[] = { &r->busy_ends, &r->deadlines, &r->join_deadlines, &r->stalls };
+        struct heap *first = heaps[0];
+        for (size_t i = 1; i < ARRAY_SIZE(heaps); i++)
+                if (heap_next_ns(heaps[i]) < heap_next_ns(first))
+                        first = heaps[i];
+        return first;
+}
+
+uint64_t rendezvous_next_ns(const struct rendezvous *r) {
+        const struct heap *heaps[] = { &r->busy_ends, &r->deadlines, &r->join_deadlines, &r->stalls };
+        uint64_t next_ns = ALARM_NEVER;
+        for (size_t i = 0; i < ARRAY_SIZE(heaps); i++)
+                if (heap_next_ns(heaps[i]) < next_ns)
+                        next_ns = heap_next_ns(heaps[i]);
+        return next_ns;
+}
+
+/* The first alarm of `heap`, which was due at `at_ns`. */
+static void ring(struct rendezvous *r, struct heap *heap, uint64_t now_ns, struct outcome *out) {
+        uint64_t at_ns = heap_next_ns(heap);
+        if (heap == &r->busy_ends) {
+                struct member *m = list_entry(heap->slots[0], struct member, busy_end);
+                member_end_busy(r, m, at_ns);
+                return;
+        }
+        struct alarm *alarm = heap_take_due(heap, now_ns);
+        CHECK(alarm);
+        if (heap == &r->deadlines)
+                meeting_expire(r, list_entry(alarm, struct meeting, deadline), now_ns, out);
+        else if (heap == &r->join_deadlines)
+                circle_join_deadline(
+                        r, circle_of(list_entry(alarm, struct group, join_deadline)), now_ns, out);
+        else
+                stall_fire(r, circle_of(list_entry(alarm, struct group, stall)), now_ns, out);
+}
+
+/* In the order in which they were due, so that the end of a pause before a deadline moves it, however late we
+ * wake. */
+void rendezvous_expire(struct rendezvous *r, uint64_t now_ns, struct outcome *out) {
+        while (rendezvous_next_ns(r) <= now_ns)
+                ring(r, first_heap(r), now_ns, out);
+}

@@ -1,0 +1,222 @@
+/* The heart: gathers the halves of each collective until it is sealed, refused, expired, aborted or orphaned.
+ *
+ * Pure: no I/O, no clock (time is an argument, CLOCK_MONOTONIC ns), no knowledge of sessions beyond their
+ * ids. Lives on the loop thread, owned by daemon.c, driven by conductor.c alone. It never calls onward: what
+ * it decided is handed back in a struct outcome. After warm-up a submission allocates nothing (halves and
+ * meetings come from free lists).
+ *
+ * A meeting:
+ *
+ *     GATHERING --all halves in, equal--> SEALED --rendezvous_done--> ENDED --rendezvous_release--> (pool)
+ *         |                                                             ^
+ *         +--mismatch, refusal, deadline, abort, loss; never when SEALED-+
+ *
+ * Rules, in the order in which a submission meets them (numbers of docs/promises.md):
+ *  1. the membership is this session's and alive, else NOT_FOUND / LEFT / REPLICA_LOST; the epoch is the
+ * group's, else REPLICA_LOST
+ *  2. the group is not FAILED, else REPLICA_LOST naming who was lost (P5)
+ *  3. the key is not pending or running for this replica, else ALREADY_PENDING (P3); the first submission is
+ * unharmed
+ *  4. busy of this member ends (P6)
+ *  5. a half that was refused (its own check, its buffers, its quota of pending submissions) keeps its own
+ * status, pays a debt of this key if there is one, and else ends the key for all: PEER_REFUSED(rank, status,
+ * field) to those who are there, a debt to those who are not (P4)
+ *  6. a debt of this key is paid, oldest first: EXPIRED with the old reason (P3)
+ *  7. the half is stored; when it was the last of the group's alive members, all are compared: equal is
+ * SEALED with a number, otherwise MISMATCH to all with the field and each rank's value (P4)
+ *
+ * A BROADCAST whose root is gone is such a refusal, INVALID (P5). So is one that lacks memory for its
+ * meeting.
+ *
+ * Debts: a collective that ended without an alive replica leaves it a debt, also the replica that aborted it
+ * without having submitted; not the one whose half was refused. One record (key, reason, debtors) per ended
+ * collective; 4,096 a group, then the oldest record's debtors are ejected as out of step. The record is
+ * charged to the group's uid (QUOTA_PENDING, 1); when that or memory fails, its own debtors are ejected. A
+ * FAILED group makes none, its records go. A member's debts go with it. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include "base/heap.h"
+#include "base/list.h"
+#include "group.h"
+#include "model/error.h"
+#include "model/signature.h"
+#include "quota.h"
+
+#define MAX_DEBT_RECORDS 4096
+
+struct rendezvous;
+
+struct rendezvous_settings {
+        uint64_t default_timeout_ns;                          /* 0: none */
+        uint64_t join_timeout_ns, stall_warn_ns, busy_max_ns; /* 0: none */
+        uint64_t hash_seed[2]; /* secret, so that nobody can choose keys that collide; tests leave it 0 */
+};
+
+/* One replica's submission. From rendezvous_half_new; the conductor fills the upper part. */
+struct half {
+        uint64_t session, request, membership, epoch;
+        struct key key;
+        struct signature signature;
+        bool has_timeout;
+        uint64_t timeout_ns;   /* of the call; 0: none */
+        struct entry *entries; /* [signature.n_entries] */
+        uint32_t capacity;     /* of entries */
+        /* Set by rendezvous_submit. */
+        uint32_t rank;
+        uint64_t arrived_ns;
+        uint64_t deadline_ns;  /* ALARM_NEVER: none */
+        bool deadline_is_soft; /* of group or config: busy stops its clock */
+        uint64_t paused_ns;    /* since when the clock stands; 0: it runs */
+        struct charge charge;  /* QUOTA_PENDING, 1 for each QUOTA_ENTRIES_BEGUN entries begun; until freed */
+        struct list pool_link;
+};
+
+struct meeting_key {
+        uint64_t group, sequence;
+        char name[MAX_KEY_BYTES];
+};
+
+enum meeting_state { MEETING_GATHERING, MEETING_SEALED, MEETING_ENDED };
+
+struct meeting {
+        struct group *group;
+        struct key key;
+        enum meeting_state state;
+        uint64_t number; /* of group and epoch; 0 before SEALED */
+        uint64_t epoch;
+        uint64_t first_ns, sealed_ns, done_ns;
+        uint32_t n_halves, last_rank;
+        struct rankset have;  /* whose halves are here: after SEALED the contributors */
+        struct half **halves; /* [world_size], NULL where none */
+        uint32_t divisor;     /* of MEAN: contributors, or the world with zero_fill. Set at SEALED */
+        enum status status;   /* at ENDED */
+        struct error *error;  /* at ENDED with a status other than OK, owned; NULL when memory is short, or
+                                 when  4,096 that were not released hold one: then `status` alone tells */
+        struct alarm deadline;
+        struct list group_link, outcome_link;
+        void *task;        /* the conductor's, while SEALED */
+        UT_hash_handle hh; /* by group and key */
+        struct meeting_key hash_key;
+        uint32_t hash_key_bytes;
+};
+
+/* What a call decided. Each list is to be emptied by the conductor, front to back, before the next call with
+ * this outcome; `over` last. */
+struct outcome {
+        struct list sealed;   /* struct meeting.outcome_link: run it */
+        struct list ended;    /* struct meeting.outcome_link: tell every half's session status and error, then
+                                 rendezvous_release */
+        struct list formed;   /* struct group.outcome_link: answer every member's join with OK */
+        struct list unformed; /* struct group.outcome_link: answer every JOINING member's join with
+                                 rendezvous_group_failure, then rendezvous_forget */
+        struct list ejected;  /* struct member.outcome_link: end its session; `why` says it */
+        struct list stalled;  /* struct group.outcome_link: report its oldest meeting */
+        struct list struck;   /* struct half.pool_link: its replica is gone, its collective goes on without.
+                                 Tell its session LEFT if it is still there, give its leases back, then
+                                 rendezvous_half_free */
+        struct list over;     /* struct group.outcome_link: ENDED, nothing refers to it. Note its end, then
+                                 rendezvous_forget */
+};
+
+void outcome_init(struct outcome *o);
+bool outcome_is_empty(const struct outcome *o);
+
+int rendezvous_new(
+        struct rendezvous **ret, const struct rendezvous_settings *settings, struct quotas *quotas) MUST_USE;
+/* Groups and meetings with their halves may be left; their charges are released. Not the halves that are the
+ * caller's (refused, struck, not submitted). NULL is fine. */
+void rendezvous_free(struct rendezvous *r);
+
+/* --- membership --- */
+
+struct join {
+        uint64_t session, request;
+        uint32_t uid, pid;
+        struct msg_join ask; /* strings may go after the call */
+};
+
+/* Takes a rank in (uid, secret, job, group), which is made when it is not there. OK: the join waits, and
+ * `formed` or `unformed` will tell. INVALID (empty or long names or control bytes in them, rank outside the
+ * world, world outside 1..1024), UNSUPPORTED (unknown policies), MISMATCH (world size, on_death, on_leave:
+ * newcomer alone), BUSY (rank taken: err->replicas names the pid; or the group is whole, failed or shrunk),
+ * QUOTA, NO_MEMORY. Here and below *err is written on failure alone, and needs no initialising. */
+enum status rendezvous_join(struct rendezvous *r, const struct join *join, uint64_t now_ns,
+        struct outcome *out, struct error *err) MUST_USE;
+
+/* The member goes willingly. What it had submitted and is not sealed is struck; what the others wait for
+ * seals if the rest are there; a BROADCAST whose root it is ends INVALID for all. NOT_FOUND when it is not
+ * this session's, LEFT or REPLICA_LOST when it has ended before. */
+enum status rendezvous_leave(struct rendezvous *r, uint64_t session, uint64_t membership, uint64_t now_ns,
+        struct outcome *out, struct error *err) MUST_USE;
+
+/* Every membership of this session that is not over goes willingly: what Goodbye asks for. A JOINING one
+ * counts as lost (its group cannot become whole). */
+void rendezvous_leave_all(struct rendezvous *r, uint64_t session, uint64_t now_ns, struct outcome *out);
+
+/* The session has ended: every membership of it ends by `loss`, by the group's on_death. */
+void rendezvous_lose(struct rendezvous *r, uint64_t session, enum loss loss, const char *why, uint64_t now_ns,
+        struct outcome *out);
+
+/* The membership, of any state, when it is this session's; else NULL. */
+struct member *rendezvous_find_member(struct rendezvous *r, uint64_t session, uint64_t membership);
+
+/* Frees a group of `unformed` after its members were told, or one of `over`. */
+void rendezvous_forget(struct rendezvous *r, struct group *g);
+/* Why the group of `unformed` failed: status and error to tell its JOINING members. Valid until
+ * rendezvous_forget. */
+const struct error *rendezvous_group_failure(const struct rendezvous *r, const struct group *g);
+
+/* --- collectives --- */
+
+/* A half with room for n_entries (at most MAX_ENTRIES), cleared; NULL when memory is short. Back to the pool
+ * by rendezvous_half_free (the caller has given its leases back); both are O(1) after warm-up. */
+struct half *rendezvous_half_new(struct rendezvous *r, uint32_t n_entries);
+void rendezvous_half_free(struct rendezvous *r, struct half *half);
+
+/* Submits. STATUS_OK: the half belongs to rendezvous until its meeting is in `sealed` or `ended` and
+ * released. Any other status: the half stays the caller's, *err says why, and others may be told by `out` (a
+ * refusal by quota). */
+enum status rendezvous_submit(struct rendezvous *r, struct half *half, uint64_t now_ns, struct outcome *out,
+        struct error *err) MUST_USE;
+
+/* The half was refused with *err (status, field, detail set by whoever refused). Returns the status to tell
+ * its sender, with *err completed: the refusal, or what rules 1-3 say before it. The half stays the caller's.
+ */
+enum status rendezvous_refuse(struct rendezvous *r, const struct half *half, uint64_t now_ns,
+        struct outcome *out, struct error *err) MUST_USE;
+
+/* Ends an unsealed key for all: ABORTED naming the rank and reason. NOT_FOUND (nobody has submitted it), BUSY
+ * (it runs), INVALID (no key). */
+enum status rendezvous_abort(struct rendezvous *r, uint64_t session, const struct msg_abort *ask,
+        uint64_t now_ns, struct outcome *out, struct error *err) MUST_USE;
+
+/* Stops the clocks of soft deadlines of meetings that lack this member, for at most duration (busy_max at
+ * most), until it submits. */
+enum status rendezvous_busy(struct rendezvous *r, uint64_t session, const struct msg_busy *ask,
+        uint64_t now_ns, struct outcome *out, struct error *err) MUST_USE;
+
+/* A SEALED meeting has run (or could not): it is ENDED with this status. `err` NULL for OK; copied otherwise.
+ * Members' last finished key is noted for OK. The caller then tells the halves and releases. Makes no debts:
+ * everybody was there. */
+void rendezvous_done(struct rendezvous *r, struct meeting *m, enum status status, const struct error *err,
+        uint64_t now_ns);
+
+/* Takes back an ENDED meeting with its halves (the caller has given their leases back). When it was the last
+ * of an ENDED group, that is in `over`. */
+void rendezvous_release(struct rendezvous *r, struct meeting *m, struct outcome *out);
+
+/* --- time --- */
+
+/* The next instant at which rendezvous_expire has something to do; ALARM_NEVER: none. */
+uint64_t rendezvous_next_ns(const struct rendezvous *r);
+/* Deadlines of meetings (TIMEOUT) and of forming groups, ends of busy, stalls. A stalled group is in
+ * `stalled` once per stall_warn. */
+void rendezvous_expire(struct rendezvous *r, uint64_t now_ns, struct outcome *out);
+
+/* --- looking --- */
+
+/* All groups that have not ended, in order of age: NULL begins. */
+struct group *rendezvous_next_group(const struct rendezvous *r, const struct group *after);
+uint32_t rendezvous_n_groups(const struct rendezvous *r);

@@ -1,0 +1,511 @@
+/* A session embeds two libuv handles (the socket's poll and the pidfd's), so it dies in two acts:
+ * session_close takes it out of sight and closes the handles; the last close callback frees it.
+ *
+ * The kernel closes a dying process's descriptors a moment before its pidfd becomes readable. So EOF alone is
+ * not the end: the session lingers for 50 ms, and is "disconnected" only if the process outlives that. */
+#include "session.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "base/table.h"
+
+#ifndef SO_PEERPIDFD
+#define SO_PEERPIDFD 77 /* Linux 6.5; Debian 12's headers lack it */
+#endif
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 0x0008U
+#endif
+
+#define OVERFLOW_UID        65534
+#define LINGER_NS           (50 * NS_PER_MS)
+#define MAX_QUEUE_BYTES     (8u << 20)
+#define DESCRIPTORS_CHARGED 2 /* socket and pidfd */
+
+/* A packet that the socket had no room for. */
+struct outgoing {
+        struct list link;
+        size_t n_bytes;
+        int fd; /* -1, or the one descriptor that goes with it, owned */
+        uint8_t bytes[];
+};
+
+struct connection {
+        struct session session; /* first: what others see */
+        struct sessions *sessions;
+        int socket, pidfd;
+        uv_poll_t io, death;
+        bool has_io, has_death, is_paused, is_eof, is_closing;
+        uint32_t n_open_handles;
+        struct list outgoing;
+        size_t queued_bytes;
+        struct page_slot *page;
+        struct alarm linger;
+        struct list ready_link, all_link;
+        struct charge connection, descriptors;
+        UT_hash_handle hh;
+};
+
+struct sessions {
+        uv_loop_t *loop;
+        struct quotas *quotas;
+        struct doorbell bell;
+        struct connection *by_id;
+        struct list all, ready;
+        struct heap lingering;
+        uint32_t n;
+        uint64_t last_id;
+};
+
+static struct connection *connection_of(const struct session *session) {
+        return (struct connection *)(void *)(uintptr_t)session;
+}
+
+int sessions_new(struct sessions **ret, uv_loop_t *loop, struct quotas *quotas, const struct doorbell *bell) {
+        struct sessions *s = calloc(1, sizeof(*s));
+        if (!s)
+                return -ENOMEM;
+        s->loop = loop;
+        s->quotas = quotas;
+        s->bell = *bell;
+        list_init(&s->all);
+        list_init(&s->ready);
+        heap_init(&s->lingering);
+        *ret = s;
+        return 0;
+}
+
+void sessions_free(struct sessions *s) {
+        if (!s)
+                return;
+        CHECK(list_is_empty(&s->all));
+        heap_deinit(&s->lingering);
+        free(s);
+}
+
+/* --- events --- */
+
+void session_mark(struct sessions *s, struct session *session, enum session_event event) {
+        struct connection *c = connection_of(session);
+        if (c->is_closing)
+                return;
+        session->events |= event;
+        list_unlink(&c->ready_link);
+        list_append(&s->ready, &c->ready_link);
+        doorbell_ring(&s->bell);
+}
+
+struct session *sessions_take_ready(struct sessions *s) {
+        struct list *first = list_take_first(&s->ready);
+        return first ? &list_entry(first, struct connection, ready_link)->session : NULL;
+}
+
+unsigned int session_take_events(struct session *session) {
+        unsigned int events = session->events;
+        session->events = 0;
+        return events;
+}
+
+static void connection_flush(struct connection *c);
+static void connection_on_io(uv_poll_t *handle, int status, int events);
+
+/* What the socket is watched for: reading unless paused or over, writing while something waits. */
+static void connection_watch(struct connection *c) {
+        int events = 0;
+        if (!c->is_paused && !c->is_eof)
+                events |= UV_READABLE;
+        if (!list_is_empty(&c->outgoing))
+                events |= UV_WRITABLE;
+        if (!c->has_io || c->is_closing)
+                return;
+        if (events)
+                uv_poll_start(&c->io, events, connection_on_io);
+        else
+                uv_poll_stop(&c->io);
+}
+
+static void connection_on_io(uv_poll_t *handle, int status, int events) {
+        struct connection *c = handle->data;
+        if (events & UV_WRITABLE)
+                connection_flush(c);
+        if (status < 0 || events & UV_READABLE)
+                session_mark(c->sessions, &c->session, SESSION_READABLE);
+}
+
+static void connection_on_death(uv_poll_t *handle, int status, int events) {
+        struct connection *c = handle->data;
+        uv_poll_stop(handle);
+        session_mark(c->sessions, &c->session, SESSION_DEAD);
+}
+
+/* --- life --- */
+
+static void connection_free(struct connection *c) {
+        if (c->page)
+                munmap(c->page, STATUS_PAGE_SLOTS * sizeof(*c->page));
+        fd_close(&c->socket);
+        fd_close(&c->pidfd);
+        charge_release(&c->connection);
+        charge_release(&c->descriptors);
+        free(c);
+}
+
+static void connection_on_closed(uv_handle_t *handle) {
+        struct connection *c = handle->data;
+        if (--c->n_open_handles == 0)
+                connection_free(c);
+}
+
+static int connection_watch_death(struct connection *c) {
+        int r = uv_poll_init(c->sessions->loop, &c->death, c->pidfd);
+        if (r < 0)
+                return r;
+        c->death.data = c;
+        c->has_death = true;
+        c->n_open_handles++;
+        return uv_poll_start(&c->death, UV_READABLE, connection_on_death);
+}
+
+static int connection_watch_io(struct connection *c) {
+        int r = uv_poll_init(c->sessions->loop, &c->io, c->socket);
+        if (r < 0)
+                return r;
+        c->io.data = c;
+        c->has_io = true;
+        c->n_open_handles++;
+        return uv_poll_start(&c->io, UV_READABLE, connection_on_io);
+}
+
+static enum status session_check_peer(int socket, struct ucred *ret, struct error *err) {
+        socklen_t n = sizeof(*ret);
+        if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, ret, &n) < 0)
+                return error_set(err, STATUS_INTERNAL, FIELD_UNSPECIFIED,
+                        "the peer's credentials cannot be read: %s", strerror(errno));
+        if (ret->uid == OVERFLOW_UID)
+                return error_set(err, STATUS_PERMISSION, FIELD_UNSPECIFIED,
+                        "uid 65534 stands for every user of a foreign user namespace; connect as a user whom "
+                        "this host knows");
+        return STATUS_OK;
+}
+
+static int peer_pidfd(int socket) {
+        int fd;
+        socklen_t n = sizeof(fd);
+        if (getsockopt(socket, SOL_SOCKET, SO_PEERPIDFD, &fd, &n) < 0)
+                return -1;
+        return fd;
+}
+
+static enum status session_charge(struct connection *c, struct error *err) {
+        enum status status =
+                quota_charge(c->sessions->quotas, &c->connection, c->session.uid, QUOTA_CONNECTIONS, 1, err);
+        if (status != STATUS_OK)
+                return status;
+        return quota_charge(c->sessions->quotas, &c->descriptors, c->session.uid, QUOTA_DESCRIPTORS,
+                DESCRIPTORS_CHARGED, err);
+}
+
+static struct connection *connection_new(struct sessions *s, const struct ucred *peer) {
+        struct connection *c = calloc(1, sizeof(*c));
+        if (!c)
+                return NULL;
+        c->sessions = s;
+        c->socket = c->pidfd = -1;
+        c->session.id = ++s->last_id;
+        c->session.uid = peer->uid;
+        c->session.pid = peer->pid > 0 ? (uint32_t)peer->pid : 0;
+        list_init(&c->outgoing);
+        list_init(&c->ready_link);
+        list_init(&c->all_link);
+        list_init(&c->session.eject_link);
+        alarm_init(&c->linger);
+        return c;
+}
+
+/* In the tables, with both watches running. */
+static bool connection_enter(struct sessions *s, struct connection *c) {
+        bool is_in = true;
+        if (heap_reserve(&s->lingering, s->n + 1) < 0)
+                return false;
+        TABLE_ADD(s->by_id, c, session.id, is_in);
+        if (!is_in)
+                return false;
+        list_append(&s->all, &c->all_link);
+        s->n++;
+        return connection_watch_io(c) >= 0 && (c->pidfd < 0 || connection_watch_death(c) >= 0);
+}
+
+enum status session_open(struct sessions *s, int socket, struct session **ret, struct error *err) {
+        struct ucred peer;
+        enum status status = session_check_peer(socket, &peer, err);
+        if (status != STATUS_OK)
+                return status;
+        struct connection *c = connection_new(s, &peer);
+        if (!c)
+                return error_set(err, STATUS_NO_MEMORY, FIELD_UNSPECIFIED, "tuttid is short of memory");
+        status = session_charge(c, err);
+        if (status != STATUS_OK) {
+                connection_free(c);
+                return status;
+        }
+        c->pidfd = peer_pidfd(socket);
+        c->socket = socket;
+        if (!connection_enter(s, c)) {
+                c->socket = -1; /* stays the caller's */
+                session_close(s, &c->session);
+                return error_set(err, STATUS_NO_MEMORY, FIELD_UNSPECIFIED, "tuttid is short of memory");
+        }
+        *ret = &c->session;
+        return STATUS_OK;
+}
+
+void session_close(struct sessions *s, struct session *session) {
+        struct connection *c = connection_of(session);
+        if (c->is_closing)
+                return;
+        c->is_closing = true;
+        list_unlink(&c->ready_link);
+        list_unlink(&session->eject_link);
+        heap_set(&s->lingering, &c->linger, ALARM_NEVER);
+        if (!list_is_empty(&c->all_link)) {
+                list_unlink(&c->all_link);
+                HASH_DEL(s->by_id, c);
+                s->n--;
+        }
+        struct list *first;
+        while ((first = list_take_first(&c->outgoing))) {
+                struct outgoing *o = list_entry(first, struct outgoing, link);
+                fd_close(&o->fd);
+                free(o);
+        }
+        if (c->n_open_handles == 0) {
+                connection_free(c);
+                return;
+        }
+        if (c->has_io)
+                uv_close((uv_handle_t *)&c->io, connection_on_closed);
+        if (c->has_death)
+                uv_close((uv_handle_t *)&c->death, connection_on_closed);
+}
+
+struct session *session_find(const struct sessions *s, uint64_t id) {
+        struct connection *c;
+        HASH_FIND(hh, s->by_id, &id, sizeof(id), c);
+        return c ? &c->session : NULL;
+}
+
+struct session *sessions_next(const struct sessions *s, const struct session *after) {
+        const struct list *at = after ? &connection_of(after)->all_link : &s->all;
+        return at->next == &s->all ? NULL : &list_entry(at->next, struct connection, all_link)->session;
+}
+
+uint32_t sessions_count(const struct sessions *s) {
+        return s->n;
+}
+
+/* --- packets --- */
+
+static void connection_linger(struct connection *c, uint64_t now_ns) {
+        c->is_eof = true;
+        connection_watch(c);
+        if (c->linger.at_ns == ALARM_NEVER)
+                heap_set(&c->sessions->lingering, &c->linger, c->pidfd >= 0 ? now_ns + LINGER_NS : now_ns);
+}
+
+int session_receive(
+        struct sessions *s, struct session *session, void *buf, struct packet *ret, uint64_t now_ns) {
+        struct connection *c = connection_of(session);
+        if (c->is_paused || c->is_eof || c->is_closing)
+                return -EAGAIN;
+        int r = channel_receive(c->socket, buf, ret);
+        if (r == 0 || (r < 0 && r != -EAGAIN && r != -EMSGSIZE))
+                connection_linger(c, now_ns);
+        return r;
+}
+
+void session_pause(struct session *session) {
+        struct connection *c = connection_of(session);
+        c->is_paused = true;
+        connection_watch(c);
+}
+
+void session_resume(struct sessions *s, struct session *session) {
+        struct connection *c = connection_of(session);
+        c->is_paused = false;
+        connection_watch(c);
+        session_mark(s, session, SESSION_RESUMED);
+}
+
+static int connection_queue(
+        struct connection *c, const void *bytes, size_t n_bytes, const int *fds, uint32_t n_fds) {
+        if (c->queued_bytes + n_bytes > MAX_QUEUE_BYTES)
+                return -ENOBUFS;
+        struct outgoing *o = malloc(sizeof(*o) + n_bytes);
+        if (!o)
+                return -ENOMEM;
+        o->fd = -1;
+        if (n_fds > 0 && (o->fd = fcntl(fds[0], F_DUPFD_CLOEXEC, 0)) < 0) {
+                free(o);
+                return -ENOMEM;
+        }
+        list_init(&o->link);
+        o->n_bytes = n_bytes;
+        memcpy(o->bytes, bytes, n_bytes);
+        list_append(&c->outgoing, &o->link);
+        c->queued_bytes += n_bytes;
+        connection_watch(c);
+        return 0;
+}
+
+static void connection_flush(struct connection *c) {
+        while (!list_is_empty(&c->outgoing)) {
+                struct outgoing *o = list_entry(c->outgoing.next, struct outgoing, link);
+                if (channel_send(c->socket, o->bytes, o->n_bytes, &o->fd, o->fd >= 0) == -EAGAIN)
+                        return;
+                list_unlink(&o->link);
+                c->queued_bytes -= o->n_bytes;
+                fd_close(&o->fd);
+                free(o);
+        }
+        connection_watch(c);
+}
+
+int session_send(struct sessions *s, struct session *session, const void *bytes, size_t n_bytes,
+        const int *fds, uint32_t n_fds) {
+        struct connection *c = connection_of(session);
+        CHECK(n_fds <= 1);
+        if (c->is_closing)
+                return 0;
+        if (list_is_empty(&c->outgoing) && channel_send(c->socket, bytes, n_bytes, fds, n_fds) != -EAGAIN)
+                return 0;
+        return connection_queue(c, bytes, n_bytes, fds, n_fds);
+}
+
+/* --- status page --- */
+
+static int page_memfd(void) {
+        int fd = memfd_create("tutti-status", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
+        if (fd < 0 && errno == EINVAL)
+                fd = memfd_create("tutti-status", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+        return fd;
+}
+
+int session_make_page(struct session *session, int *ret_fd) {
+        struct connection *c = connection_of(session);
+        size_t n_bytes = STATUS_PAGE_SLOTS * sizeof(*c->page);
+        CLEANUP_FD int fd = page_memfd();
+        if (fd < 0 || ftruncate(fd, (off_t)n_bytes) < 0)
+                return -errno;
+        void *page = mmap(NULL, n_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+        if (page == MAP_FAILED)
+                return -errno;
+        /* After our own mapping: from here on nobody else can have a writable one. */
+        if (fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0) {
+                int r = -errno;
+                munmap(page, n_bytes);
+                return r;
+        }
+        c->page = page;
+        *ret_fd = fd_take(&fd);
+        return 0;
+}
+
+void session_set_page(struct session *session, uint64_t request, uint64_t collective, enum page_state state) {
+        struct connection *c = connection_of(session);
+        if (!c->page)
+                return;
+        struct page_slot *slot = &c->page[request % STATUS_PAGE_SLOTS];
+        atomic_store_explicit(&slot->request, request, memory_order_relaxed);
+        atomic_store_explicit(&slot->collective, collective, memory_order_relaxed);
+        atomic_store_explicit(&slot->state, (uint32_t)state, memory_order_release);
+}
+
+/* --- the process behind it --- */
+
+/* The pid of a pidfd, from fdinfo; 0 when it is none. */
+static uint32_t pidfd_pid(int fd) {
+        char path[64], buf[1024];
+        snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", fd);
+        CLEANUP_FD int info = open(path, O_RDONLY | O_CLOEXEC);
+        ssize_t n = info < 0 ? -1 : read(info, buf, sizeof(buf) - 1);
+        if (n <= 0)
+                return 0;
+        buf[n] = '\0';
+        const char *line = strstr(buf, "\nPid:");
+        long pid = line ? strtol(line + 5, NULL, 10) : 0;
+        return pid > 0 ? (uint32_t)pid : 0;
+}
+
+bool session_take_pidfd(struct sessions *s, struct session *session, int fd) {
+        struct connection *c = connection_of(session);
+        if (c->pidfd >= 0 || session->pid == 0 || pidfd_pid(fd) != session->pid)
+                return false;
+        c->pidfd = fd;
+        if (connection_watch_death(c) < 0)
+                log_warning("pid %u cannot be watched; its death will be seen by the end of its connection",
+                        session->pid);
+        return true;
+}
+
+bool session_has_pidfd(const struct session *session) {
+        return connection_of(session)->pidfd >= 0;
+}
+
+bool session_is_dead(const struct session *session) {
+        struct pollfd p = { .fd = connection_of(session)->pidfd, .events = POLLIN };
+        return p.fd >= 0 && poll(&p, 1, 0) == 1 && p.revents & POLLIN;
+}
+
+/* The letter behind the name in /proc/PID/stat; the name may hold anything, so the last parenthesis counts.
+ */
+static char process_letter(uint32_t pid) {
+        char path[64], buf[512];
+        snprintf(path, sizeof(path), "/proc/%u/stat", pid);
+        CLEANUP_FD int fd = open(path, O_RDONLY | O_CLOEXEC);
+        ssize_t n = fd < 0 ? -1 : read(fd, buf, sizeof(buf) - 1);
+        if (n <= 0)
+                return '\0';
+        buf[n] = '\0';
+        const char *end = strrchr(buf, ')');
+        return end && end[1] == ' ' ? end[2] : '\0';
+}
+
+enum process_state session_probe(const struct session *session) {
+        if (session_is_dead(session))
+                return PROCESS_DEAD;
+        if (session->pid == 0)
+                return session_has_pidfd(session) ? PROCESS_ALIVE : PROCESS_UNKNOWN;
+        switch (process_letter(session->pid)) {
+        case '\0': return PROCESS_UNKNOWN;
+        case 'T':
+        case 't': return PROCESS_STOPPED;
+        case 'Z':
+        case 'X': return PROCESS_DEAD;
+        default: return PROCESS_ALIVE;
+        }
+}
+
+/* --- time --- */
+
+uint64_t sessions_next_ns(const struct sessions *s) {
+        return heap_next_ns(&s->lingering);
+}
+
+void sessions_expire(struct sessions *s, uint64_t now_ns) {
+        struct alarm *a;
+        while ((a = heap_take_due(&s->lingering, now_ns))) {
+                struct connection *c = list_entry(a, struct connection, linger);
+                session_mark(s, &c->session, session_is_dead(&c->session) ? SESSION_DEAD : SESSION_HUNG_UP);
+        }
+}

@@ -1,0 +1,104 @@
+/* The life of one connection: peer credentials, death watch, packets in and out, the status page.
+ *
+ *   OPEN --EOF or socket error--> LINGERING --pidfd, or 50 ms--> (conductor ends it) --session_close--> gone
+ *     +------pidfd: the process has died--------------------------^
+ *
+ * Owned by the sessions object, driven by conductor.c; loop thread. Others know a session by its id, which is
+ * never reused. A session touches no client memory; on client descriptors nothing is called here at all. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <uv.h>
+#include "backends/backend.h"
+#include "base/heap.h"
+#include "base/list.h"
+#include "doorbell.h"
+#include "model/error.h"
+#include "quota.h"
+#include "rendezvous.h"
+#include "wire/channel.h"
+
+struct sessions;
+
+/* Why a session is in the ready list. */
+enum session_event {
+        SESSION_READABLE = 1 << 0,
+        SESSION_DEAD = 1 << 1,    /* its process has ended */
+        SESSION_HUNG_UP = 1 << 2, /* EOF, and the process did not end within the grace time */
+        SESSION_RESUMED = 1 << 3, /* what it waited for is there: handle what is held */
+};
+
+struct session {
+        uint64_t id;
+        uint32_t uid, pid;   /* pid 0: not visible from here */
+        bool is_greeted;     /* hello was answered */
+        char process[32];    /* the program's name, as it says */
+        unsigned int events; /* enum session_event; taken with session_take_events */
+        /* The conductor's notes on this connection. */
+        struct half *assembly; /* a submission whose parts are coming */
+        uint32_t n_assembled;
+        uint64_t discarded; /* request whose further parts are ignored; 0: none */
+        struct half *held;  /* a submission that waits for an import; reading stands still */
+        uint64_t held_since_ns;
+        char eject_why[160]; /* not empty: to be ended at the end of this turn */
+        enum status eject_status;
+        struct list eject_link;
+};
+
+int sessions_new(
+        struct sessions **ret, uv_loop_t *loop, struct quotas *quotas, const struct doorbell *bell) MUST_USE;
+/* Every session must have been closed, and the loop have run once after. */
+void sessions_free(struct sessions *s);
+
+/* Takes over an accepted socket. OK; PERMISSION (overflow uid), QUOTA (connections, descriptors), NO_MEMORY,
+ * INTERNAL: *err says why and the socket stays the caller's, to tell the peer and close. */
+enum status session_open(struct sessions *s, int socket, struct session **ret, struct error *err) MUST_USE;
+
+struct session *session_find(const struct sessions *s, uint64_t id);
+/* In order of age; NULL begins. */
+struct session *sessions_next(const struct sessions *s, const struct session *after);
+uint32_t sessions_count(const struct sessions *s);
+
+/* The next session with events; NULL: none. */
+struct session *sessions_take_ready(struct sessions *s);
+/* What has happened, and forgets it. */
+unsigned int session_take_events(struct session *session);
+/* Puts it into the ready list (again). */
+void session_mark(struct sessions *s, struct session *session, enum session_event event);
+
+/* The next packet, as channel_receive. On 0 (EOF) or an error it stops reading and begins to linger by
+ * itself. */
+int session_receive(
+        struct sessions *s, struct session *session, void *buf, struct packet *ret, uint64_t now_ns) MUST_USE;
+
+/* Stops and resumes reading. */
+void session_pause(struct session *session);
+void session_resume(struct sessions *s, struct session *session);
+
+/* Sends or queues. 0; -ENOBUFS: it reads nothing, the queue is full; -ENOMEM. A peer that is gone is no
+ * error: its end comes by other ways. */
+int session_send(struct sessions *s, struct session *session, const void *bytes, size_t n_bytes,
+        const int *fds, uint32_t n_fds) MUST_USE;
+
+/* The page of the status protocol, and its descriptor, which is the caller's to send and close. 0 or negative
+ * errno. */
+int session_make_page(struct session *session, int *ret_fd) MUST_USE;
+void session_set_page(struct session *session, uint64_t request, uint64_t collective, enum page_state state);
+
+/* Takes a pidfd that the client sent (kernels without SO_PEERPIDFD), if it is one of the peer's own pid.
+ * false: it is not, and stays the caller's. */
+bool session_take_pidfd(struct sessions *s, struct session *session, int fd);
+bool session_has_pidfd(const struct session *session);
+
+/* Alive, stopped, dead or unknown, from /proc. */
+enum process_state session_probe(const struct session *session);
+/* Whether the process has ended, by its pidfd, now. */
+bool session_is_dead(const struct session *session);
+
+/* Ends it: descriptors close, charges go, memory goes when the loop has closed its handles. */
+void session_close(struct sessions *s, struct session *session);
+
+/* The instant at which a lingering session is to be looked at; ALARM_NEVER: none. */
+uint64_t sessions_next_ns(const struct sessions *s);
+void sessions_expire(struct sessions *s, uint64_t now_ns);

@@ -1,0 +1,276 @@
+#include "stats.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/table.h"
+
+struct member_stats {
+        uint64_t membership; /* whose: a rank may be taken again */
+        uint64_t n_last, n_joint;
+        struct histogram lateness;
+};
+
+struct kind_stats {
+        uint64_t n, n_failed, bytes, run_ns;
+        struct histogram wait, run;
+};
+
+struct group_stats {
+        uint64_t group; /* its id */
+        uint64_t n_done, n_failed, bytes;
+        struct kind_stats *kinds[N_KIND]; /* from its first use on */
+        UT_hash_handle hh;
+        struct member_stats members[]; /* [world_size] */
+};
+
+struct stats {
+        struct group_stats *by_group;
+        struct stats_totals totals;
+};
+
+/* --- histograms --- */
+
+#define BUCKETS_PER_OCTAVE 4
+
+/* 2^63 times 2^(1/4), 2^(2/4), 2^(3/4): where the quarters of an octave begin. */
+static const uint64_t quarters[] = { UINT64_C(0x9837f0518db8a970), UINT64_C(0xb504f333f9de6485),
+        UINT64_C(0xd744fccad69d6af5) };
+
+static unsigned int bucket_of(uint64_t ns) {
+        if (ns == 0)
+                ns = 1;
+        unsigned int octave = 63 - (unsigned int)__builtin_clzll(ns), quarter = 0;
+        uint64_t normal = ns << (63 - octave);
+        while (quarter < ARRAY_SIZE(quarters) && normal >= quarters[quarter])
+                quarter++;
+        unsigned int bucket = octave * BUCKETS_PER_OCTAVE + quarter;
+        return bucket < HISTOGRAM_BUCKETS ? bucket : HISTOGRAM_BUCKETS - 1;
+}
+
+/* The largest value of a bucket. */
+static uint64_t bucket_bound(unsigned int bucket) {
+        unsigned int octave = bucket / BUCKETS_PER_OCTAVE, quarter = bucket % BUCKETS_PER_OCTAVE;
+        if (quarter == BUCKETS_PER_OCTAVE - 1)
+                return (UINT64_C(2) << octave) - 1;
+        return (quarters[quarter] - 1) >> (63 - octave);
+}
+
+/* Halves what was counted, so that a bucket never overflows and the past fades. */
+static void age_buckets(struct histogram *h) {
+        for (unsigned int i = 0; i < HISTOGRAM_BUCKETS; i++)
+                h->buckets[i] /= 2;
+}
+
+void histogram_add(struct histogram *h, uint64_t ns) {
+        unsigned int bucket = bucket_of(ns);
+        if (h->buckets[bucket] == UINT32_MAX)
+                age_buckets(h);
+        h->buckets[bucket]++;
+        h->n++;
+}
+
+uint64_t histogram_percentile(const struct histogram *h, double p) {
+        uint64_t total = 0, seen = 0;
+        for (unsigned int i = 0; i < HISTOGRAM_BUCKETS; i++)
+                total += h->buckets[i];
+        if (!total)
+                return 0;
+        /* Nearest rank: the smallest value that is not below a share of p. */
+        double wanted = ceil(p * (double)total);
+        for (unsigned int i = 0; i < HISTOGRAM_BUCKETS; i++) {
+                seen += h->buckets[i];
+                if (seen && (double)seen >= wanted)
+                        return bucket_bound(i);
+        }
+        return bucket_bound(HISTOGRAM_BUCKETS - 1);
+}
+
+/* --- the life of the counters --- */
+
+int stats_new(struct stats **ret) {
+        struct stats *s = calloc(1, sizeof(*s));
+        if (!s)
+                return -ENOMEM;
+        *ret = s;
+        return 0;
+}
+
+static struct group_stats *find_group(const struct stats *s, uint64_t id) {
+        struct group_stats *g;
+        HASH_FIND(hh, s->by_group, &id, sizeof(id), g);
+        return g;
+}
+
+static struct group_stats *make_group(struct stats *s, const struct group *group) {
+        CLEANUP_FREE struct group_stats *g =
+                calloc(1, sizeof(*g) + group->world_size * sizeof(struct member_stats));
+        bool is_in;
+        if (!g)
+                return NULL;
+        g->group = group->id;
+        TABLE_ADD(s->by_group, g, group, is_in);
+        return is_in ? take_pointer(g) : NULL;
+}
+
+static void free_group(struct stats *s, struct group_stats *g) {
+        HASH_DEL(s->by_group, g);
+        for (unsigned int kind = 0; kind < N_KIND; kind++)
+                free(g->kinds[kind]);
+        free(g);
+}
+
+void stats_end_group(struct stats *s, uint64_t group_id) {
+        struct group_stats *g = find_group(s, group_id);
+        if (g)
+                free_group(s, g);
+}
+
+void stats_free(struct stats *s) {
+        struct group_stats *g = NULL, *next = NULL;
+        if (!s)
+                return;
+        HASH_ITER (hh, s->by_group, g, next) {
+                free_group(s, g);
+        }
+        free(s);
+}
+
+/* --- counting --- */
+
+static uint64_t since(uint64_t now_ns, uint64_t then_ns) {
+        return now_ns > then_ns ? now_ns - then_ns : 0;
+}
+
+static const struct half *first_half(const struct meeting *m) {
+        int rank = rankset_next(&m->have, 0);
+        return rank < 0 ? NULL : m->halves[rank];
+}
+
+static struct kind_stats *find_or_make_kind(struct group_stats *g, enum kind kind) {
+        if (!g->kinds[kind])
+                g->kinds[kind] = calloc(1, sizeof(*g->kinds[kind]));
+        return g->kinds[kind];
+}
+
+/* Input bytes that were read, over all replicas. All halves are alike. */
+static uint64_t bytes_read(const struct meeting *m, const struct half *half) {
+        uint64_t one = signature_bytes(&half->signature, half->entries), sum = 0;
+        rankset_for_each (rank, &m->have)
+                sum += signature_reads(&half->signature, (unsigned int)rank) ? one : 0;
+        return sum;
+}
+
+static uint64_t last_arrival_ns(const struct meeting *m) {
+        uint64_t last = m->first_ns;
+        rankset_for_each (rank, &m->have)
+                if (m->halves[rank] && m->halves[rank]->arrived_ns > last)
+                        last = m->halves[rank]->arrived_ns;
+        return last;
+}
+
+static void count_kind(struct group_stats *g, const struct meeting *m, const struct half *half) {
+        struct kind_stats *k = find_or_make_kind(g, half->signature.kind);
+        bool is_ok = m->status == STATUS_OK;
+        uint64_t bytes = is_ok ? bytes_read(m, half) : 0;
+        g->bytes += bytes;
+        if (!k)
+                return;
+        k->n += is_ok;
+        k->n_failed += !is_ok;
+        k->bytes += bytes;
+        if (!m->number)
+                return;
+        uint64_t last_ns = last_arrival_ns(m), run_ns = since(m->done_ns, last_ns);
+        k->run_ns += run_ns;
+        histogram_add(&k->wait, since(last_ns, m->first_ns));
+        histogram_add(&k->run, run_ns);
+}
+
+static void count_member(struct member_stats *stats, const struct meeting *m, const struct half *half) {
+        if (stats->membership != half->membership)
+                *stats = (struct member_stats){ .membership = half->membership };
+        stats->n_joint++;
+        stats->n_last += half->rank == m->last_rank;
+        histogram_add(&stats->lateness, since(half->arrived_ns, m->first_ns));
+}
+
+static void count_members(struct group_stats *g, const struct meeting *m) {
+        if (!m->number || rankset_count(&m->have) < 2)
+                return;
+        rankset_for_each (rank, &m->have)
+                if (m->halves[rank])
+                        count_member(&g->members[rank], m, m->halves[rank]);
+}
+
+void stats_add(struct stats *s, const struct meeting *m) {
+        const struct half *half = first_half(m);
+        bool is_ok = m->status == STATUS_OK;
+        s->totals.n_collectives += is_ok;
+        s->totals.n_failed += !is_ok;
+        struct group_stats *g = find_group(s, m->group->id);
+        if (!g)
+                g = make_group(s, m->group);
+        if (!g)
+                return;
+        g->n_done += is_ok;
+        g->n_failed += !is_ok;
+        if (half)
+                count_kind(g, m, half);
+        count_members(g, m);
+}
+
+void stats_count_refusal(struct stats *s) {
+        s->totals.n_refused++;
+}
+
+void stats_count_ejection(struct stats *s) {
+        s->totals.n_ejected++;
+}
+
+/* --- pulling --- */
+
+struct stats_totals stats_totals(const struct stats *s) {
+        return s->totals;
+}
+
+void stats_fill_group(const struct stats *s, const struct group *g, struct row_group *row) {
+        const struct group_stats *stats = find_group(s, g->id);
+        row->n_done = stats ? stats->n_done : 0;
+        row->n_failed = stats ? stats->n_failed : 0;
+        row->bytes = stats ? stats->bytes : 0;
+}
+
+void stats_fill_member(const struct stats *s, const struct member *m, struct row_member *row) {
+        static const struct member_stats nothing;
+        const struct group_stats *g = find_group(s, m->group->id);
+        const struct member_stats *stats = g ? &g->members[m->rank] : &nothing;
+        if (stats->membership != m->id)
+                stats = &nothing;
+        row->n_last = stats->n_last;
+        row->n_joint = stats->n_joint;
+        row->lateness_p50_ns = histogram_percentile(&stats->lateness, 0.50);
+        row->lateness_p99_ns = histogram_percentile(&stats->lateness, 0.99);
+}
+
+bool stats_fill_kind(const struct stats *s, const struct group *g, enum kind kind, struct row_stats *row) {
+        const struct group_stats *stats = find_group(s, g->id);
+        const struct kind_stats *k = stats ? stats->kinds[kind] : NULL;
+        if (!k)
+                return false;
+        *row = (struct row_stats){ .job = g->job,
+                .group = g->name,
+                .kind = kind,
+                .n = k->n,
+                .n_failed = k->n_failed,
+                .bytes = k->bytes,
+                .run_ns = k->run_ns,
+                .wait_p50_ns = histogram_percentile(&k->wait, 0.50),
+                .wait_p99_ns = histogram_percentile(&k->wait, 0.99),
+                .run_p50_ns = histogram_percentile(&k->run, 0.50),
+                .run_p99_ns = histogram_percentile(&k->run, 0.99) };
+        return true;
+}

@@ -1,0 +1,52 @@
+/* Counters and histograms, pulled on demand.
+ *
+ * A histogram has logarithmic buckets (four to an octave, 1 ns to 2^42 ns, which is 73 min) in fixed memory;
+ * a percentile is a bucket's upper bound, at most 19 % (2^(1/4)) off. Loop thread; times are arguments. */
+#pragma once
+
+#include <stdint.h>
+#include "base/check.h"
+#include "rendezvous.h"
+#include "wire/message.h"
+
+#define HISTOGRAM_BUCKETS 168
+
+/* Zero-initialised: empty. */
+struct histogram {
+        uint64_t n; /* samples ever */
+        uint32_t buckets[HISTOGRAM_BUCKETS];
+};
+
+void histogram_add(struct histogram *h, uint64_t ns);
+/* p in 0..1; 0 when empty. */
+uint64_t histogram_percentile(const struct histogram *h, double p);
+
+struct stats;
+
+/* Over everything, since the start. */
+struct stats_totals {
+        uint64_t n_collectives, n_failed, n_refused, n_ejected;
+};
+
+int stats_new(struct stats **ret) MUST_USE;
+void stats_free(struct stats *s);
+
+/* An ENDED meeting, before its release: counts by kind and status; of one that was sealed also the bytes,
+ * waiting (first to last arrival) and running (last arrival to the end), and, when it had at least two
+ * halves, for each member its lateness (its arrival after the first) and who came last: only then is it known
+ * who kept whom waiting. Finds or makes the group's counters; loses the sample when memory is short. */
+void stats_add(struct stats *s, const struct meeting *m);
+/* The group is over, behind its last stats_add. */
+void stats_end_group(struct stats *s, uint64_t group_id);
+void stats_count_refusal(struct stats *s);
+void stats_count_ejection(struct stats *s);
+
+struct stats_totals stats_totals(const struct stats *s);
+
+/* Fills n_done, n_failed, bytes (read, summed over replicas). */
+void stats_fill_group(const struct stats *s, const struct group *g, struct row_group *row);
+/* Fills n_last, n_joint, lateness_p50_ns, lateness_p99_ns. */
+void stats_fill_member(const struct stats *s, const struct member *m, struct row_member *row);
+/* One row for each kind that was used: `kind` from KIND_REDUCE on; false when this kind was not used. `n`
+ * counts those that ended with OK. */
+bool stats_fill_kind(const struct stats *s, const struct group *g, enum kind kind, struct row_stats *row);

@@ -1,0 +1,256 @@
+/* The rules that a half keeps by itself. Each check returns STATUS_OK, or says in *err what is wrong and what
+ * to do about it. */
+#include "model/signature.h"
+
+#include <inttypes.h>
+
+#define DTYPES_TEXT "u8 i32 i64 f16 bf16 f32 f64"
+
+/* The half under check, and whose it is. */
+struct half_view {
+        const struct signature *signature;
+        const struct entry *entries;
+        uint32_t rank, world_size;
+        struct error *err;
+};
+
+static bool is_reduction(enum kind kind) {
+        return kind == KIND_REDUCE || kind == KIND_BATCH_REDUCE;
+}
+
+/* --- the head --- */
+
+static enum status check_kind(const struct half_view *v) {
+        switch (v->signature->kind) {
+        case KIND_REDUCE:
+        case KIND_BROADCAST:
+        case KIND_BATCH_REDUCE:
+        case KIND_BARRIER: return STATUS_OK;
+        case KIND_UNSPECIFIED:
+                return error_set(v->err, STATUS_INVALID, FIELD_KIND,
+                        "say which kind: reduce, broadcast, batch_reduce or barrier");
+        case KIND_GATHER:
+        case KIND_REDUCE_SCATTER:
+        case KIND_MERGE_CALL:
+        case N_KIND: break;
+        }
+        return error_set(v->err, STATUS_UNSUPPORTED, FIELD_KIND,
+                "this kind (%s) is not done; reduce, broadcast, batch_reduce and barrier are",
+                kind_name(v->signature->kind));
+}
+
+static enum status check_op(const struct half_view *v) {
+        const struct signature *s = v->signature;
+        if (!is_reduction(s->kind)) {
+                if (s->op == OP_UNSPECIFIED)
+                        return STATUS_OK;
+                return error_set(v->err, STATUS_INVALID, FIELD_OP,
+                        "a %s combines nothing and takes no op, but %s was given", kind_name(s->kind),
+                        op_name(s->op));
+        }
+        if (s->op == OP_UNSPECIFIED)
+                return error_set(v->err, STATUS_INVALID, FIELD_OP,
+                        "there is no default op: say SUM, MEAN, MIN or MAX");
+        if (!op_is_supported(s->op, DTYPE_F32))
+                return error_set(v->err, STATUS_UNSUPPORTED, FIELD_OP, "%s is not done; what works: %s",
+                        op_name(s->op), op_supported_text());
+        return STATUS_OK;
+}
+
+static enum status check_root(const struct half_view *v) {
+        const struct signature *s = v->signature;
+        if (s->kind != KIND_BROADCAST || s->root < v->world_size)
+                return STATUS_OK;
+        return error_set(v->err, STATUS_INVALID, FIELD_ROOT,
+                "root %" PRIu32 " is outside the world of %" PRIu32 "; its ranks are 0 to %" PRIu32, s->root,
+                v->world_size, v->world_size - 1);
+}
+
+/* What was asked for that this version does not do; NULL: nothing. `reproducible` and RING name what the host
+ * does anyway: the pass in rank order. */
+static const char *option_not_done(const struct options *o) {
+        if (o->rounding != ROUNDING_UNSPECIFIED)
+                return "a rounding (trunc, floor, nearest)";
+        if (o->has_weight)
+                return "a weight";
+        if (o->check_numerics)
+                return "check_numerics";
+        if (o->check_overflow)
+                return "check_overflow";
+        if (o->has_algorithm)
+                return "a named algorithm";
+        if (o->has_packing)
+                return "packing (bytes_per_pack, num_packs)";
+        switch (o->implementation) {
+        case IMPLEMENTATION_UNSPECIFIED:
+        case IMPLEMENTATION_AUTO:
+        case IMPLEMENTATION_RING: return NULL;
+        case IMPLEMENTATION_NCCL: return "the implementation NCCL";
+        }
+        return "an implementation other than AUTO and RING";
+}
+
+static enum status check_options(const struct half_view *v) {
+        const char *what = option_not_done(&v->signature->options);
+        if (!what)
+                return STATUS_OK;
+        return error_set(v->err, STATUS_UNSUPPORTED, FIELD_OPTIONS, "%s is not done; leave it out", what);
+}
+
+static enum status check_length(const struct half_view *v) {
+        const struct signature *s = v->signature;
+        if (s->n_entries > MAX_ENTRIES) {
+                v->err->used = s->n_entries;
+                v->err->limit = MAX_ENTRIES;
+                return error_set(v->err, STATUS_LIMIT, FIELD_BATCH_LENGTH,
+                        "too many entries in one collective; split the batch");
+        }
+        if (s->kind == KIND_BARRIER && s->n_entries != 0)
+                return error_set(v->err, STATUS_INVALID, FIELD_BATCH_LENGTH,
+                        "a barrier takes no values, but %" PRIu32 " were given", s->n_entries);
+        if (s->kind == KIND_BATCH_REDUCE && s->n_entries == 0)
+                return error_set(v->err, STATUS_INVALID, FIELD_BATCH_LENGTH,
+                        "a batch_reduce needs at least one entry");
+        if ((s->kind == KIND_REDUCE || s->kind == KIND_BROADCAST) && s->n_entries != 1)
+                return error_set(v->err, STATUS_INVALID, FIELD_BATCH_LENGTH,
+                        "a %s takes exactly one value, but %" PRIu32 " were given; batch_reduce takes many",
+                        kind_name(s->kind), s->n_entries);
+        return STATUS_OK;
+}
+
+/* --- one entry --- */
+
+static enum status check_dtype(const struct half_view *v, const struct entry *e) {
+        if (e->dtype == DTYPE_UNSPECIFIED)
+                return error_set(
+                        v->err, STATUS_INVALID, FIELD_DTYPE, "the dtype is missing; one of " DTYPES_TEXT);
+        if (!dtype_is_supported(e->dtype))
+                return error_set(v->err, STATUS_UNSUPPORTED, FIELD_DTYPE, "%s is not done; what works: %s",
+                        dtype_name(e->dtype),
+                        is_reduction(v->signature->kind) ? op_supported_text() : DTYPES_TEXT);
+        if (e->output_dtype != DTYPE_UNSPECIFIED && e->output_dtype != e->dtype)
+                return error_set(v->err, STATUS_UNSUPPORTED, FIELD_OUTPUT_DTYPE,
+                        "an output dtype (%s) other than the input's (%s) is not done; leave it out",
+                        dtype_name(e->output_dtype), dtype_name(e->dtype));
+        return STATUS_OK;
+}
+
+static enum status check_op_on_dtype(const struct half_view *v, const struct entry *e) {
+        enum op op = v->signature->op;
+        if (!is_reduction(v->signature->kind) || op_is_supported(op, e->dtype))
+                return STATUS_OK;
+        if (op == OP_MEAN && dtype_is_integer(e->dtype))
+                return error_set(v->err, STATUS_UNSUPPORTED, FIELD_OP,
+                        "MEAN of %s needs a float output or a named rounding (trunc, floor, nearest), and "
+                        "this version does neither; hand in f32 or f64, or take SUM and divide",
+                        dtype_name(e->dtype));
+        return error_set(v->err, STATUS_UNSUPPORTED, FIELD_OP, "%s on %s is not done; what works: %s",
+                op_name(op), dtype_name(e->dtype), op_supported_text());
+}
+
+static enum status check_layout(const struct half_view *v, const struct entry *e) {
+        if (e->layout != LAYOUT_DENSE)
+                return error_set(v->err, STATUS_UNSUPPORTED, FIELD_LAYOUT,
+                        "sparse values are not done; hand in dense ones");
+        if (e->input.has_strides || e->output.has_strides)
+                return error_set(v->err, STATUS_UNSUPPORTED, FIELD_STRIDES,
+                        "strided values are not done; hand in dense, contiguous ones");
+        return STATUS_OK;
+}
+
+static enum status check_shape(const struct half_view *v, const struct entry *e) {
+        if (e->n_dims > MAX_DIMS) {
+                v->err->used = e->n_dims;
+                v->err->limit = MAX_DIMS;
+                return error_set(
+                        v->err, STATUS_LIMIT, FIELD_SHAPE, "too many dimensions; join neighbouring ones");
+        }
+        uint64_t n, n_bytes;
+        if (entry_count(e, &n) && !__builtin_mul_overflow(n, dtype_bytes(e->dtype), &n_bytes) &&
+                n_bytes <= INT64_MAX)
+                return STATUS_OK;
+        return error_set(v->err, STATUS_LIMIT, FIELD_SHAPE,
+                "the product of the dimensions goes beyond what 63 bits can count");
+}
+
+static enum status refuse_outside(const struct half_view *v, uint32_t rank) {
+        return error_set(v->err, STATUS_INVALID, FIELD_DESTINATIONS,
+                "destination R%" PRIu32 " is outside the world of %" PRIu32 "; its ranks are 0 to %" PRIu32,
+                rank, v->world_size, v->world_size - 1);
+}
+
+static enum status check_destinations(const struct half_view *v, const struct entry *e) {
+        int outside;
+        switch (e->destination) {
+        case DESTINATION_ALL: return STATUS_OK;
+        case DESTINATION_RANK:
+                return e->destination_rank < v->world_size ? STATUS_OK
+                                                           : refuse_outside(v, e->destination_rank);
+        case DESTINATION_RANKS:
+                if (rankset_is_empty(&e->destination_ranks))
+                        return error_set(v->err, STATUS_INVALID, FIELD_DESTINATIONS,
+                                "the set of destinations is empty; name at least one rank");
+                outside = rankset_next(&e->destination_ranks, (int)v->world_size);
+                return outside < 0 ? STATUS_OK : refuse_outside(v, (uint32_t)outside);
+        case DESTINATION_DEVICE:
+        case DESTINATION_SAME:
+                return error_set(v->err, STATUS_UNSUPPORTED, FIELD_DESTINATIONS,
+                        "devices as destinations are not done; name all, a rank or a set of ranks");
+        case DESTINATION_UNSPECIFIED: break;
+        }
+        return error_set(v->err, STATUS_INVALID, FIELD_DESTINATIONS,
+                "say who receives the result: all, a rank, or a set of ranks below 1024");
+}
+
+static enum status refuse_place(const struct half_view *v, uint32_t i, const char *what) {
+        return error_set(v->err, STATUS_INVALID, FIELD_BUFFER,
+                "R%" PRIu32 " %s of entry %" PRIu32 ", but gave no buffer for it", v->rank, what, i);
+}
+
+/* The root of a broadcast has the value already: its output may be absent. */
+static enum status check_places(const struct half_view *v, uint32_t i) {
+        const struct signature *s = v->signature;
+        const struct entry *e = &v->entries[i];
+        if (e->input.buffer == 0 && signature_reads(s, v->rank))
+                return refuse_place(v, i, "brings the input");
+        bool is_root = s->kind == KIND_BROADCAST && s->root == v->rank;
+        if (e->output.buffer == 0 && !is_root && entry_has_destination(e, v->rank))
+                return refuse_place(v, i, "receives the result");
+        return STATUS_OK;
+}
+
+static enum status check_entry(const struct half_view *v, uint32_t i) {
+        const struct entry *e = &v->entries[i];
+        enum status status = check_dtype(v, e);
+        if (status == STATUS_OK)
+                status = check_op_on_dtype(v, e);
+        if (status == STATUS_OK)
+                status = check_layout(v, e);
+        if (status == STATUS_OK)
+                status = check_shape(v, e);
+        if (status == STATUS_OK)
+                status = check_destinations(v, e);
+        if (status == STATUS_OK)
+                status = check_places(v, i);
+        if (status != STATUS_OK)
+                v->err->entry = (int32_t)i;
+        return status;
+}
+
+enum status signature_check(const struct signature *s, const struct entry *entries, uint32_t rank,
+        uint32_t world_size, struct error *err) {
+        static enum status (*const checks[])(
+                const struct half_view *) = { check_kind, check_op, check_root, check_options, check_length };
+        const struct half_view v = { s, entries, rank, world_size, err };
+        for (size_t i = 0; i < ARRAY_SIZE(checks); i++) {
+                enum status status = checks[i](&v);
+                if (status != STATUS_OK)
+                        return status;
+        }
+        for (uint32_t i = 0; i < s->n_entries; i++) {
+                enum status status = check_entry(&v, i);
+                if (status != STATUS_OK)
+                        return status;
+        }
+        return STATUS_OK;
+}

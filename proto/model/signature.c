@@ -1,0 +1,249 @@
+#include "model/signature.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* --- what a half says --- */
+
+bool entry_count(const struct entry *e, uint64_t *ret) {
+        CHECK(e->n_dims <= MAX_DIMS);
+        for (uint32_t i = 0; i < e->n_dims; i++)
+                if (e->shape[i] == 0) {
+                        *ret = 0;
+                        return true;
+                }
+        uint64_t n = 1;
+        for (uint32_t i = 0; i < e->n_dims; i++)
+                if (__builtin_mul_overflow(n, e->shape[i], &n) || n > INT64_MAX)
+                        return false;
+        *ret = n;
+        return true;
+}
+
+bool entry_has_destination(const struct entry *e, unsigned int rank) {
+        switch (e->destination) {
+        case DESTINATION_ALL: return true;
+        case DESTINATION_RANK: return e->destination_rank == rank;
+        case DESTINATION_RANKS: return rankset_has(&e->destination_ranks, rank);
+        case DESTINATION_UNSPECIFIED:
+        case DESTINATION_DEVICE:
+        case DESTINATION_SAME: return false;
+        }
+        return false;
+}
+
+bool signature_reads(const struct signature *s, unsigned int rank) {
+        switch (s->kind) {
+        case KIND_REDUCE:
+        case KIND_BATCH_REDUCE: return true;
+        case KIND_BROADCAST: return s->root == rank;
+        case KIND_UNSPECIFIED:
+        case KIND_BARRIER:
+        case KIND_GATHER:
+        case KIND_REDUCE_SCATTER:
+        case KIND_MERGE_CALL:
+        case N_KIND: return false;
+        }
+        return false;
+}
+
+uint64_t signature_bytes(const struct signature *s, const struct entry *entries) {
+        uint64_t total = 0;
+        for (uint32_t i = 0; i < s->n_entries; i++) {
+                uint64_t n;
+                if (!entry_count(&entries[i], &n) ||
+                        __builtin_mul_overflow(n, dtype_bytes(entries[i].dtype), &n) ||
+                        __builtin_add_overflow(total, n, &total))
+                        return UINT64_MAX;
+        }
+        return total;
+}
+
+/* --- comparing two halves --- */
+
+static enum dtype effective_output(const struct entry *e) {
+        return e->output_dtype == DTYPE_UNSPECIFIED ? e->dtype : e->output_dtype;
+}
+
+static struct rankset destination_set(const struct entry *e) {
+        if (e->destination == DESTINATION_RANKS)
+                return e->destination_ranks;
+        struct rankset s = { { 0 } };
+        if (e->destination_rank < MAX_WORLD)
+                rankset_add(&s, e->destination_rank);
+        return s;
+}
+
+static bool names_ranks(const struct entry *e) {
+        return e->destination == DESTINATION_RANK || e->destination == DESTINATION_RANKS;
+}
+
+/* One rank, and the set of this one rank, are the same destination. */
+static bool destinations_are_equal(const struct entry *a, const struct entry *b) {
+        if (a->destination == DESTINATION_RANK && b->destination == DESTINATION_RANK)
+                return a->destination_rank == b->destination_rank;
+        if (!names_ranks(a) || !names_ranks(b))
+                return a->destination == b->destination;
+        struct rankset of_a = destination_set(a), of_b = destination_set(b);
+        return rankset_is_equal(&of_a, &of_b);
+}
+
+static enum implementation effective_implementation(const struct options *o) {
+        return o->implementation == IMPLEMENTATION_UNSPECIFIED ? IMPLEMENTATION_AUTO : o->implementation;
+}
+
+/* Everything that changes arithmetic. A weight is each replica's own: only its presence is compared; priority
+ * changes no number. */
+static bool options_are_equal(const struct options *a, const struct options *b) {
+        return a->rounding == b->rounding && a->has_weight == b->has_weight &&
+               a->check_numerics == b->check_numerics && a->check_overflow == b->check_overflow &&
+               a->reproducible == b->reproducible &&
+               effective_implementation(a) == effective_implementation(b) &&
+               a->has_algorithm == b->has_algorithm && a->has_packing == b->has_packing;
+}
+
+static enum field compare_heads(const struct signature *a, const struct signature *b) {
+        if (a->kind != b->kind)
+                return FIELD_KIND;
+        if (a->op != b->op)
+                return FIELD_OP;
+        if (a->kind == KIND_BROADCAST && a->root != b->root)
+                return FIELD_ROOT;
+        if (!options_are_equal(&a->options, &b->options))
+                return FIELD_OPTIONS;
+        if (a->n_entries != b->n_entries)
+                return FIELD_BATCH_LENGTH;
+        return FIELD_UNSPECIFIED;
+}
+
+static enum field compare_entries(const struct entry *a, const struct entry *b) {
+        if (a->dtype != b->dtype)
+                return FIELD_DTYPE;
+        if (effective_output(a) != effective_output(b))
+                return FIELD_OUTPUT_DTYPE;
+        if (a->layout != b->layout)
+                return FIELD_LAYOUT;
+        if (a->n_dims != b->n_dims)
+                return FIELD_SHAPE;
+        for (uint32_t i = 0; i < a->n_dims && i < MAX_DIMS; i++)
+                if (a->shape[i] != b->shape[i])
+                        return FIELD_SHAPE;
+        if (!destinations_are_equal(a, b))
+                return FIELD_DESTINATIONS;
+        return FIELD_UNSPECIFIED;
+}
+
+enum field signature_compare(const struct signature *a, const struct entry *a_entries,
+        const struct signature *b, const struct entry *b_entries, int32_t *ret_entry) {
+        *ret_entry = -1;
+        enum field field = compare_heads(a, b);
+        if (field != FIELD_UNSPECIFIED)
+                return field;
+        for (uint32_t i = 0; i < a->n_entries; i++) {
+                field = compare_entries(&a_entries[i], &b_entries[i]);
+                if (field != FIELD_UNSPECIFIED) {
+                        *ret_entry = (int32_t)i;
+                        return field;
+                }
+        }
+        return FIELD_UNSPECIFIED;
+}
+
+/* --- for people --- */
+
+void entry_print(const struct entry *e, struct text *t) {
+        text_add(t, "%s[", dtype_name(e->dtype));
+        for (uint32_t i = 0; i < e->n_dims && i < MAX_DIMS; i++)
+                text_add(t, "%s%" PRIu64, i ? "," : "", e->shape[i]);
+        text_add(t, "%s]", e->n_dims > MAX_DIMS ? ",..." : "");
+}
+
+static void print_destinations(const struct entry *e, struct text *t) {
+        switch (e->destination) {
+        case DESTINATION_ALL: text_add(t, "all"); return;
+        case DESTINATION_RANK: text_add(t, "R%" PRIu32, e->destination_rank); return;
+        case DESTINATION_RANKS: rankset_print(&e->destination_ranks, t); return;
+        case DESTINATION_DEVICE: text_add(t, "a device"); return;
+        case DESTINATION_SAME: text_add(t, "where the value lives"); return;
+        case DESTINATION_UNSPECIFIED: break;
+        }
+        text_add(t, "unspecified");
+}
+
+static const char *rounding_name(enum rounding rounding) {
+        switch (rounding) {
+        case ROUNDING_UNSPECIFIED: return "unspecified";
+        case ROUNDING_TRUNC: return "trunc";
+        case ROUNDING_FLOOR: return "floor";
+        case ROUNDING_NEAREST: return "nearest";
+        }
+        return "?";
+}
+
+static const char *implementation_name(enum implementation implementation) {
+        switch (implementation) {
+        case IMPLEMENTATION_UNSPECIFIED:
+        case IMPLEMENTATION_AUTO: return "AUTO";
+        case IMPLEMENTATION_RING: return "RING";
+        case IMPLEMENTATION_NCCL: return "NCCL";
+        }
+        return "?";
+}
+
+static void add_word(struct text *t, size_t start, const char *word) {
+        text_add(t, "%s%s", t->used == start ? "" : " ", word);
+}
+
+/* What is not default, in words. */
+static void print_options(const struct options *o, struct text *t) {
+        const struct {
+                bool is_set;
+                const char *word;
+        } flags[] = {
+                { o->has_weight, "weight" },
+                { o->check_numerics, "check_numerics" },
+                { o->check_overflow, "check_overflow" },
+                { o->reproducible, "reproducible" },
+                { o->has_algorithm, "algorithm" },
+                { o->has_packing, "packing" },
+        };
+        size_t start = t->used;
+        if (o->rounding != ROUNDING_UNSPECIFIED)
+                text_add(t, "rounding=%s", rounding_name(o->rounding));
+        if (effective_implementation(o) != IMPLEMENTATION_AUTO) {
+                add_word(t, start, "implementation=");
+                text_add(t, "%s", implementation_name(o->implementation));
+        }
+        for (size_t i = 0; i < ARRAY_SIZE(flags); i++)
+                if (flags[i].is_set)
+                        add_word(t, start, flags[i].word);
+        if (t->used == start)
+                text_add(t, "default options");
+}
+
+static void print_entry_field(const struct entry *e, enum field field, struct text *t) {
+        if (field == FIELD_OUTPUT_DTYPE)
+                text_add(t, "%s", dtype_name(effective_output(e)));
+        else if (field == FIELD_LAYOUT)
+                text_add(t, "%s", e->layout == LAYOUT_SPARSE ? "sparse" : "dense");
+        else if (field == FIELD_DESTINATIONS)
+                print_destinations(e, t);
+        else
+                entry_print(e, t);
+}
+
+void signature_print_field(const struct signature *s, const struct entry *entries, enum field field,
+        int32_t entry, struct text *t) {
+        if (entry >= 0 && (uint32_t)entry < s->n_entries)
+                print_entry_field(&entries[entry], field, t);
+        else if (field == FIELD_KIND)
+                text_add(t, "%s", kind_name(s->kind));
+        else if (field == FIELD_OP)
+                text_add(t, "%s", op_name(s->op));
+        else if (field == FIELD_ROOT)
+                text_add(t, "root %" PRIu32, s->root);
+        else if (field == FIELD_OPTIONS)
+                print_options(&s->options, t);
+        else
+                text_add(t, "%" PRIu32 " entr%s", s->n_entries, s->n_entries == 1 ? "y" : "ies");
+}

@@ -1,0 +1,109 @@
+/* What the halves of one collective must agree on, and the rules a half must keep by itself.
+ *
+ * Plain values; no I/O. `struct entry` is one value of a submission: its signature (compared over all
+ * replicas) and its places (this replica's own: where it is read and written). */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include "model/dtype.h"
+#include "model/error.h"
+#include "model/op.h"
+#include "model/rankset.h"
+#include "model/span.h"
+
+#define MAX_DIMS    8
+#define MAX_ENTRIES 65536
+
+enum destination {
+        DESTINATION_UNSPECIFIED,
+        DESTINATION_ALL,
+        DESTINATION_RANK,
+        DESTINATION_RANKS,
+        DESTINATION_DEVICE, /* UNSUPPORTED for now */
+        DESTINATION_SAME,   /* UNSUPPORTED for now */
+};
+
+enum layout { LAYOUT_DENSE, LAYOUT_SPARSE /* UNSUPPORTED for now */ };
+
+enum rounding { ROUNDING_UNSPECIFIED, ROUNDING_TRUNC, ROUNDING_FLOOR, ROUNDING_NEAREST };
+enum implementation {
+        IMPLEMENTATION_UNSPECIFIED,
+        IMPLEMENTATION_AUTO,
+        IMPLEMENTATION_RING,
+        IMPLEMENTATION_NCCL
+};
+
+/* Bytes of a buffer of this replica. */
+struct place {
+        uint64_t buffer; /* 0: absent */
+        uint64_t offset_bytes;
+        bool has_strides; /* UNSUPPORTED for now */
+        /* Set by buffer_lease, NULL before: the domain passes it on and never opens it. */
+        struct buffer *lease;
+        struct memory *memory; /* the backend's mapping of it */
+        uint64_t file;         /* identity of the memory behind it, equal for equal files */
+        struct span span;      /* the bytes of this value in the buffer; valid when leased */
+};
+
+struct entry {
+        enum dtype dtype, output_dtype; /* output_dtype unspecified: the same */
+        enum layout layout;
+        enum destination destination;
+        uint32_t destination_rank;        /* DESTINATION_RANK */
+        struct rankset destination_ranks; /* DESTINATION_RANKS */
+        uint32_t n_dims;
+        uint64_t shape[MAX_DIMS]; /* beyond n_dims: 0 */
+        struct place input, output;
+};
+
+struct options {
+        enum rounding rounding;
+        bool has_weight;
+        double weight;
+        bool check_numerics, check_overflow, reproducible;
+        enum implementation implementation;
+        bool has_algorithm,
+                has_packing; /* named algorithm; bytes_per_pack or num_packs: UNSUPPORTED for now */
+        int32_t priority;
+};
+
+/* All that is compared but the entries. */
+struct signature {
+        enum kind kind;
+        enum op op;
+        uint32_t root; /* KIND_BROADCAST */
+        struct options options;
+        uint32_t n_entries;
+};
+
+/* Elements of an entry; false when the product overflows 2^63. */
+bool entry_count(const struct entry *e, uint64_t *ret);
+
+/* Whether `rank` receives the result. KIND_BROADCAST and reductions alike. */
+bool entry_has_destination(const struct entry *e, unsigned int rank);
+
+/* Whether `rank` reads its input: everybody in a reduction, the root in a broadcast. */
+bool signature_reads(const struct signature *s, unsigned int rank);
+
+/* The rules a half keeps by itself: op given and supported for the dtype, kind known, shapes countable,
+ * destinations inside the world, root inside the world, places present where this rank reads or receives,
+ * nothing that this version does not do. Not looked at: what the buffers are. On failure fills status, field,
+ * entry, detail of *err (which the caller has initialised). */
+enum status signature_check(const struct signature *s, const struct entry *entries, uint32_t rank,
+        uint32_t world_size, struct error *err) MUST_USE;
+
+/* The first field in which two halves differ, or FIELD_UNSPECIFIED when they agree; `ret_entry` is the entry
+ * concerned, or -1. */
+enum field signature_compare(const struct signature *a, const struct entry *a_entries,
+        const struct signature *b, const struct entry *b_entries, int32_t *ret_entry);
+
+/* What a half says of `field` (of entry `entry`), for people: "f32[1024,10]", "SUM", "root 1", "R0 R2". */
+void signature_print_field(const struct signature *s, const struct entry *entries, enum field field,
+        int32_t entry, struct text *t);
+
+/* "f32[1024,10]". */
+void entry_print(const struct entry *e, struct text *t);
+
+/* Input bytes of one half, over all entries. */
+uint64_t signature_bytes(const struct signature *s, const struct entry *entries);

@@ -1,0 +1,95 @@
+#include "wire/channel.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/socket.h>
+#include "base/fd.h"
+
+/* Room for one descriptor more than is allowed, so that a packet with too many is seen as such and its
+ * descriptors can be closed, and for credentials, should the socket's owner have asked for them. */
+#define CONTROL_BYTES (CMSG_SPACE((MAX_PACKET_FDS + 1) * sizeof(int)) + CMSG_SPACE(sizeof(struct ucred)))
+
+/* Takes the descriptors out of the control data. false when there are more than a packet may carry: those are
+ * closed. */
+static bool take_fds(struct msghdr *h, struct packet *p) {
+        bool fits = true;
+        for (struct cmsghdr *c = CMSG_FIRSTHDR(h); c; c = CMSG_NXTHDR(h, c)) {
+                if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+                        continue;
+                size_t n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+                for (size_t i = 0; i < n; i++) {
+                        int fd;
+                        memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof(int));
+                        if (p->n_fds < MAX_PACKET_FDS)
+                                p->fds[p->n_fds++] = fd;
+                        else {
+                                fd_close(&fd);
+                                fits = false;
+                        }
+                }
+        }
+        return fits;
+}
+
+int channel_receive(int socket, void *buf, struct packet *ret) {
+        union {
+                struct cmsghdr align;
+                char bytes[CONTROL_BYTES];
+        } control;
+        struct iovec v = { .iov_base = buf, .iov_len = MAX_PACKET_BYTES };
+        struct msghdr h = { .msg_iov = &v,
+                .msg_iovlen = 1,
+                .msg_control = control.bytes,
+                .msg_controllen = sizeof(control.bytes) };
+        ssize_t n;
+        do
+                n = recvmsg(socket, &h, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+        while (n < 0 && errno == EINTR);
+        if (n < 0)
+                return errno == EWOULDBLOCK ? -EAGAIN : -errno;
+
+        struct packet p = { .n_bytes = (size_t)n };
+        if (!take_fds(&h, &p) || h.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) {
+                packet_close_fds(&p);
+                return -EMSGSIZE;
+        }
+        if (n == 0) {
+                packet_close_fds(&p); /* an empty packet is never sent by us: take it for the end */
+                return 0;
+        }
+        *ret = p;
+        return 1;
+}
+
+int channel_send(int socket, const void *buf, size_t n_bytes, const int *fds, uint32_t n_fds) {
+        CHECK(n_bytes >= 1 && n_bytes <= MAX_PACKET_BYTES && n_fds <= MAX_PACKET_FDS);
+        union {
+                struct cmsghdr align;
+                char bytes[CMSG_SPACE(MAX_PACKET_FDS * sizeof(int))];
+        } control = { 0 };
+        struct iovec v = { .iov_base = (void *)buf, .iov_len = n_bytes };
+        struct msghdr h = { .msg_iov = &v, .msg_iovlen = 1 };
+        if (n_fds) {
+                h.msg_control = control.bytes;
+                h.msg_controllen = CMSG_SPACE(n_fds * sizeof(int));
+                struct cmsghdr *c = CMSG_FIRSTHDR(&h);
+                c->cmsg_level = SOL_SOCKET;
+                c->cmsg_type = SCM_RIGHTS;
+                c->cmsg_len = CMSG_LEN(n_fds * sizeof(int));
+                memcpy(CMSG_DATA(c), fds, n_fds * sizeof(int));
+        }
+        ssize_t n;
+        do
+                n = sendmsg(socket, &h, MSG_DONTWAIT | MSG_NOSIGNAL);
+        while (n < 0 && errno == EINTR);
+        if (n < 0)
+                return errno == EWOULDBLOCK ? -EAGAIN : errno == ECONNRESET ? -EPIPE : -errno;
+        return 0;
+}
+
+void packet_close_fds(struct packet *p) {
+        for (uint32_t i = 0; i < p->n_fds; i++)
+                fd_close(&p->fds[i]);
+        p->n_fds = 0;
+}

@@ -1,0 +1,477 @@
+/* Requests: decoded by tuttid, encoded by the library. */
+#include "wire/codec.h"
+
+#include <errno.h>
+#include "wire/codec-pb.h"
+
+/* What a Request takes beside the entries of a submission: every field at its longest, rounded up. */
+#define SUBMIT_HEAD_BYTES 512
+
+/* --- entries --- */
+
+static void place_in(const Tutti__V1__Place *m, struct place *ret) {
+        if (!m)
+                return;
+        ret->buffer = m->buffer;
+        ret->offset_bytes = m->offset_bytes;
+        ret->has_strides = m->n_strides > 0;
+}
+
+/* What cannot be a destination stays DESTINATION_UNSPECIFIED, which is refused. */
+static void destinations_in(const Tutti__V1__Destinations *m, struct entry *ret) {
+        if (!m)
+                return;
+        switch (m->where_case) {
+        case TUTTI__V1__DESTINATIONS__WHERE_ALL:
+                if (m->all)
+                        ret->destination = DESTINATION_ALL;
+                return;
+        case TUTTI__V1__DESTINATIONS__WHERE_RANK:
+                ret->destination = DESTINATION_RANK;
+                ret->destination_rank = m->rank;
+                return;
+        case TUTTI__V1__DESTINATIONS__WHERE_RANKS:
+                if (ranks_in(&m->ranks, &ret->destination_ranks))
+                        ret->destination = DESTINATION_RANKS;
+                return;
+        case TUTTI__V1__DESTINATIONS__WHERE_DEVICE: ret->destination = DESTINATION_DEVICE; return;
+        case TUTTI__V1__DESTINATIONS__WHERE_SAME:
+                if (m->same)
+                        ret->destination = DESTINATION_SAME;
+                return;
+        case TUTTI__V1__DESTINATIONS__WHERE__NOT_SET:
+        case _TUTTI__V1__DESTINATIONS__WHERE__CASE_IS_INT_SIZE: return;
+        }
+}
+
+/* `ret` is cleared. */
+static void entry_in(const Tutti__V1__Entry *m, struct entry *ret) {
+        ret->dtype = dtype_in((int)m->dtype);
+        ret->output_dtype = dtype_in((int)m->output_dtype);
+        ret->layout = m->sparse ? LAYOUT_SPARSE : LAYOUT_DENSE;
+        ret->n_dims = m->n_shape <= MAX_DIMS ? (uint32_t)m->n_shape : MAX_DIMS + 1;
+        for (size_t i = 0; i < m->n_shape && i < MAX_DIMS; i++)
+                ret->shape[i] = m->shape[i];
+        place_in(m->input, &ret->input);
+        place_in(m->output, &ret->output);
+        destinations_in(m->destinations, ret);
+}
+
+/* An entry's message with everything it refers to. */
+struct entry_box {
+        Tutti__V1__Entry message;
+        Tutti__V1__Place input, output;
+        Tutti__V1__Destinations destinations;
+        uint8_t ranks[MAX_WORLD / 8];
+};
+
+static Tutti__V1__Place *place_out(const struct place *p, Tutti__V1__Place *m) {
+        /* Of what is not done yet, only that it was asked for is known here: one stride stands for all. */
+        static uint64_t a_stride[] = { 1 };
+        if (!p->buffer && !p->offset_bytes && !p->has_strides)
+                return NULL;
+        tutti__v1__place__init(m);
+        m->buffer = p->buffer;
+        m->offset_bytes = p->offset_bytes;
+        if (p->has_strides) {
+                m->n_strides = ARRAY_SIZE(a_stride);
+                m->strides = a_stride;
+        }
+        return m;
+}
+
+static Tutti__V1__Destinations *destinations_out(const struct entry *e, struct entry_box *box) {
+        Tutti__V1__Destinations *m = &box->destinations;
+        tutti__v1__destinations__init(m);
+        switch (e->destination) {
+        case DESTINATION_ALL:
+                m->where_case = TUTTI__V1__DESTINATIONS__WHERE_ALL;
+                m->all = 1;
+                return m;
+        case DESTINATION_RANK:
+                m->where_case = TUTTI__V1__DESTINATIONS__WHERE_RANK;
+                m->rank = e->destination_rank;
+                return m;
+        case DESTINATION_RANKS:
+                m->where_case = TUTTI__V1__DESTINATIONS__WHERE_RANKS;
+                m->ranks = ranks_out(&e->destination_ranks, box->ranks);
+                return m;
+        case DESTINATION_DEVICE:
+                m->where_case = TUTTI__V1__DESTINATIONS__WHERE_DEVICE;
+                m->device = string_out("?");
+                return m;
+        case DESTINATION_SAME:
+                m->where_case = TUTTI__V1__DESTINATIONS__WHERE_SAME;
+                m->same = 1;
+                return m;
+        case DESTINATION_UNSPECIFIED: break;
+        }
+        return NULL;
+}
+
+static void entry_out(const struct entry *e, struct entry_box *box) {
+        static Tutti__V1__Sparse sparse = TUTTI__V1__SPARSE__INIT;
+        static uint64_t too_many_dims[MAX_DIMS + 1];
+        Tutti__V1__Entry *m = &box->message;
+        tutti__v1__entry__init(m);
+        m->dtype = (Tutti__V1__DType)e->dtype;
+        m->output_dtype = (Tutti__V1__DType)e->output_dtype;
+        m->n_shape = e->n_dims <= MAX_DIMS ? e->n_dims : ARRAY_SIZE(too_many_dims);
+        m->shape = e->n_dims <= MAX_DIMS ? (uint64_t *)e->shape : too_many_dims;
+        m->input = place_out(&e->input, &box->input);
+        m->output = place_out(&e->output, &box->output);
+        m->destinations = destinations_out(e, box);
+        m->sparse = e->layout == LAYOUT_SPARSE ? &sparse : NULL;
+}
+
+uint32_t codec_entries_that_fit(const struct entry *entries, uint32_t n, struct arena *scratch) {
+        struct entry_box box;
+        size_t left = MAX_PACKET_BYTES - SUBMIT_HEAD_BYTES;
+        uint32_t i = 0;
+        for (; i < n && i < MAX_PART_ENTRIES; i++) {
+                entry_out(&entries[i], &box);
+                size_t n_bytes = pb_element_bytes(&box.message.base);
+                if (n_bytes > left)
+                        break;
+                left -= n_bytes;
+        }
+        return i;
+}
+
+/* --- submissions --- */
+
+static void options_in(const Tutti__V1__Options *m, struct options *ret) {
+        *ret = (struct options){ 0 };
+        if (!m)
+                return;
+        ret->rounding = known_or((int)m->rounding, ROUNDING_NEAREST + 1, ROUNDING_NEAREST + 1);
+        ret->has_weight = m->has_weight;
+        ret->weight = m->weight;
+        ret->check_numerics = m->check_numerics;
+        ret->check_overflow = m->check_overflow;
+        ret->reproducible = m->reproducible;
+        ret->implementation =
+                known_or((int)m->implementation, IMPLEMENTATION_NCCL + 1, IMPLEMENTATION_NCCL + 1);
+        ret->has_algorithm = m->algorithm[0] != '\0';
+        ret->has_packing = m->bytes_per_pack || m->num_packs;
+        ret->priority = m->priority;
+}
+
+static void options_out(const struct options *o, Tutti__V1__Options *m) {
+        tutti__v1__options__init(m);
+        m->rounding = (Tutti__V1__Rounding)o->rounding;
+        m->has_weight = o->has_weight;
+        m->weight = o->weight;
+        m->check_numerics = o->check_numerics;
+        m->check_overflow = o->check_overflow;
+        m->reproducible = o->reproducible;
+        m->implementation = (Tutti__V1__Implementation)o->implementation;
+        /* As with strides: that it was asked for. */
+        m->algorithm = string_out(o->has_algorithm ? "?" : "");
+        m->num_packs = o->has_packing;
+        m->priority = o->priority;
+}
+
+static int submit_in(const Tutti__V1__Submit *m, struct arena *arena, struct msg_submit *ret) {
+        struct entry *entries = arena_calloc(arena, m->n_entries, sizeof(*entries));
+        if (!entries || m->n_entries > MAX_ENTRIES)
+                return -E2BIG;
+        for (size_t i = 0; i < m->n_entries; i++)
+                entry_in(m->entries[i], &entries[i]);
+        *ret = (struct msg_submit){ .membership = m->membership,
+                .epoch = m->epoch,
+                .signature = { .kind = kind_in((int)m->kind),
+                        .op = op_in((int)m->op),
+                        .root = m->root,
+                        .n_entries = m->batch_length },
+                .has_timeout = m->has_timeout,
+                .timeout_ns = m->timeout_ns,
+                .n_part_entries = (uint32_t)m->n_entries,
+                .entries = entries,
+                .more = m->more,
+                .refused = status_in((int)m->refused),
+                .refused_field = field_in((int)m->refused_field) };
+        ret->has_key = key_in(m->key, &ret->key);
+        options_in(m->options, &ret->signature.options);
+        return 0;
+}
+
+struct submit_box {
+        Tutti__V1__Submit message;
+        Tutti__V1__Options options;
+        Tutti__V1__Key key;
+        Tutti__V1__Entry **list;
+        struct entry_box *entries;
+};
+
+static bool entries_out(const struct msg_submit *s, struct arena *scratch, struct submit_box *box) {
+        box->list = arena_calloc(scratch, s->n_part_entries, sizeof(*box->list));
+        box->entries = arena_calloc(scratch, s->n_part_entries, sizeof(*box->entries));
+        if (!box->list || !box->entries)
+                return false;
+        for (uint32_t i = 0; i < s->n_part_entries; i++) {
+                entry_out(&s->entries[i], &box->entries[i]);
+                box->list[i] = &box->entries[i].message;
+        }
+        return true;
+}
+
+static bool submit_out(const struct msg_submit *s, struct arena *scratch, struct submit_box *box) {
+        Tutti__V1__Submit *m = &box->message;
+        tutti__v1__submit__init(m);
+        if (!entries_out(s, scratch, box))
+                return false;
+        options_out(&s->signature.options, &box->options);
+        m->membership = s->membership;
+        m->epoch = s->epoch;
+        m->kind = (Tutti__V1__Kind)s->signature.kind;
+        m->op = (Tutti__V1__Op)s->signature.op;
+        m->root = s->signature.root;
+        m->options = protobuf_c_message_get_packed_size(&box->options.base) ? &box->options : NULL;
+        m->has_timeout = s->has_timeout;
+        m->timeout_ns = s->timeout_ns;
+        m->batch_length = s->signature.n_entries;
+        m->n_entries = s->n_part_entries;
+        m->entries = box->list;
+        m->more = s->more;
+        m->refused = (Tutti__V1__Status)s->refused;
+        m->refused_field = (Tutti__V1__Field)s->refused_field;
+        if (s->has_key) {
+                key_out(&s->key, &box->key);
+                m->key = &box->key;
+        }
+        return true;
+}
+
+/* --- the other requests --- */
+
+static struct msg_hello hello_in(const Tutti__V1__Hello *m) {
+        return (struct msg_hello){ .min_version = m->min_version,
+                .max_version = m->max_version,
+                .client = string_in(m->client),
+                .process = string_in(m->process),
+                .n_descriptors = m->n_descriptors };
+}
+
+static void hello_out(const struct msg_hello *h, Tutti__V1__Hello *m) {
+        tutti__v1__hello__init(m);
+        m->min_version = h->min_version;
+        m->max_version = h->max_version;
+        m->client = string_out(h->client);
+        m->process = string_out(h->process);
+        m->n_descriptors = h->n_descriptors;
+}
+
+static struct msg_join join_in(const Tutti__V1__Join *m) {
+        return (struct msg_join){ .job = string_in(m->job),
+                .group = string_in(m->group),
+                .secret = string_in(m->secret),
+                .world_size = m->world_size,
+                .rank = m->rank,
+                .join_timeout_ns = m->join_timeout_ns,
+                .on_death = on_death_in((int)m->on_death),
+                .on_leave = known_or((int)m->on_leave, ON_LEAVE_ZERO_FILL + 1, ON_LEAVE_ZERO_FILL + 1),
+                .has_default_timeout = m->has_default_timeout,
+                .default_timeout_ns = m->default_timeout_ns };
+}
+
+static void join_out(const struct msg_join *j, Tutti__V1__Join *m) {
+        tutti__v1__join__init(m);
+        m->job = string_out(j->job);
+        m->group = string_out(j->group);
+        m->secret = string_out(j->secret);
+        m->world_size = j->world_size;
+        m->rank = j->rank;
+        m->join_timeout_ns = j->join_timeout_ns;
+        m->on_death = (Tutti__V1__OnDeath)j->on_death;
+        m->on_leave = (Tutti__V1__OnLeave)j->on_leave;
+        m->has_default_timeout = j->has_default_timeout;
+        m->default_timeout_ns = j->default_timeout_ns;
+}
+
+static struct msg_register register_in(const Tutti__V1__Register *m) {
+        return (struct msg_register){ .buffer = m->buffer,
+                .size_bytes = m->size_bytes,
+                .access = known_or((int)m->access, ACCESS_INOUT + 1, ACCESS_INOUT + 1),
+                .kind = known_or((int)m->kind, BUFFER_KIND_CUDA_IPC + 1, BUFFER_KIND_CUDA_IPC + 1),
+                .n_descriptors = m->n_descriptors,
+                .device = string_in(m->device) };
+}
+
+static void register_out(const struct msg_register *r, Tutti__V1__Register *m) {
+        tutti__v1__register__init(m);
+        m->buffer = r->buffer;
+        m->size_bytes = r->size_bytes;
+        m->access = (Tutti__V1__Access)r->access;
+        m->kind = (Tutti__V1__BufferKind)r->kind;
+        m->n_descriptors = r->n_descriptors;
+        m->device = string_out(r->device);
+}
+
+static struct msg_abort abort_in(const Tutti__V1__Abort *m) {
+        struct msg_abort r = { .membership = m->membership, .reason = string_in(m->reason) };
+        r.has_key = key_in(m->key, &r.key);
+        return r;
+}
+
+static void abort_out(const struct msg_abort *a, Tutti__V1__Abort *m, Tutti__V1__Key *key) {
+        tutti__v1__abort__init(m);
+        m->membership = a->membership;
+        m->reason = string_out(a->reason);
+        if (a->has_key) {
+                key_out(&a->key, key);
+                m->key = key;
+        }
+}
+
+static struct msg_busy busy_in(const Tutti__V1__Busy *m) {
+        return (struct msg_busy){
+                .membership = m->membership, .why = string_in(m->why), .duration_ns = m->duration_ns
+        };
+}
+
+static void busy_out(const struct msg_busy *b, Tutti__V1__Busy *m) {
+        tutti__v1__busy__init(m);
+        m->membership = b->membership;
+        m->why = string_out(b->why);
+        m->duration_ns = b->duration_ns;
+}
+
+static struct msg_query query_in(const Tutti__V1__Query *m) {
+        return (struct msg_query){ .what = known_or((int)m->what, WHAT_QUOTA + 1, WHAT_QUOTA + 1),
+                .job = string_in(m->job),
+                .group = string_in(m->group) };
+}
+
+static void query_out(const struct msg_query *q, Tutti__V1__Query *m) {
+        tutti__v1__query__init(m);
+        m->what = (Tutti__V1__What)q->what;
+        m->job = string_out(q->job);
+        m->group = string_out(q->group);
+}
+
+/* --- requests --- */
+
+/* Every body of tutti.proto; what this version does not do is known by its type alone. */
+static int body_in(const Tutti__V1__Request *m, struct arena *arena, struct request *ret) {
+        /* Body numbers of the contract are those of enum request_type, plus one. */
+        _Static_assert((int)REQUEST_HELLO + 1 == TUTTI__V1__REQUEST__BODY_HELLO, "first body");
+        _Static_assert((int)REQUEST_GOODBYE + 1 == TUTTI__V1__REQUEST__BODY_GOODBYE, "last body");
+        ret->type = m->body_case == TUTTI__V1__REQUEST__BODY__NOT_SET ? REQUEST_NONE
+                                                                      : (enum request_type)(m->body_case - 1);
+        switch (ret->type) {
+        case REQUEST_HELLO: ret->hello = hello_in(m->hello); break;
+        case REQUEST_JOIN: ret->join = join_in(m->join); break;
+        case REQUEST_LEAVE: ret->membership = m->leave->membership; break;
+        case REQUEST_REGISTER: ret->reg = register_in(m->register_); break;
+        case REQUEST_UNREGISTER: ret->buffer = m->unregister->buffer; break;
+        case REQUEST_SUBMIT: return submit_in(m->submit, arena, &ret->submit);
+        case REQUEST_ABORT: ret->abort = abort_in(m->abort); break;
+        case REQUEST_BUSY: ret->busy = busy_in(m->busy); break;
+        case REQUEST_REJOIN: ret->membership = m->rejoin->membership; break;
+        case REQUEST_SHRINK: ret->membership = m->shrink->membership; break;
+        case REQUEST_QUERY: ret->query = query_in(m->query); break;
+        case REQUEST_NONE:
+        case REQUEST_PREPARE:
+        case REQUEST_START:
+        case REQUEST_UNPREPARE:
+        case REQUEST_OPEN_LANE:
+        case REQUEST_MAKE_RESULT:
+        case REQUEST_RELEASE_RESULT:
+        case REQUEST_PAGES:
+        case REQUEST_GOODBYE: break;
+        }
+        return 0;
+}
+
+int codec_decode_request(const void *bytes, size_t n_bytes, struct arena *arena, struct request *ret) {
+        ProtobufCMessage *m;
+        int r = pb_unpack(&tutti__v1__request__descriptor, bytes, n_bytes, arena, &m);
+        if (r < 0)
+                return r;
+        const Tutti__V1__Request *request = (const Tutti__V1__Request *)m;
+        *ret = (struct request){ .request = request->request };
+        return body_in(request, arena, ret);
+}
+
+/* The body of a request, whichever it is. */
+union body_box {
+        Tutti__V1__Hello hello;
+        Tutti__V1__Join join;
+        Tutti__V1__Leave leave;
+        Tutti__V1__Register reg;
+        Tutti__V1__Unregister unregister;
+        struct submit_box submit;
+        struct {
+                Tutti__V1__Abort message;
+                Tutti__V1__Key key;
+        } abort;
+        Tutti__V1__Busy busy;
+        Tutti__V1__Rejoin rejoin;
+        Tutti__V1__Shrink shrink;
+        Tutti__V1__Prepare prepare;
+        Tutti__V1__Start start;
+        Tutti__V1__Unprepare unprepare;
+        Tutti__V1__OpenLane open_lane;
+        Tutti__V1__MakeResult make_result;
+        Tutti__V1__ReleaseResult release_result;
+        Tutti__V1__Pages pages;
+        Tutti__V1__Query query;
+        Tutti__V1__Goodbye goodbye;
+};
+
+/* Fills the box; every member of it begins with its message, so that the box is the body. */
+static bool body_out(const struct request *r, struct arena *scratch, union body_box *box) {
+        switch (r->type) {
+        case REQUEST_NONE: return true;
+        case REQUEST_HELLO: hello_out(&r->hello, &box->hello); return true;
+        case REQUEST_JOIN: join_out(&r->join, &box->join); return true;
+        case REQUEST_LEAVE:
+                tutti__v1__leave__init(&box->leave);
+                box->leave.membership = r->membership;
+                return true;
+        case REQUEST_REGISTER: register_out(&r->reg, &box->reg); return true;
+        case REQUEST_UNREGISTER:
+                tutti__v1__unregister__init(&box->unregister);
+                box->unregister.buffer = r->buffer;
+                return true;
+        case REQUEST_SUBMIT: return submit_out(&r->submit, scratch, &box->submit);
+        case REQUEST_ABORT: abort_out(&r->abort, &box->abort.message, &box->abort.key); return true;
+        case REQUEST_BUSY: busy_out(&r->busy, &box->busy); return true;
+        case REQUEST_REJOIN:
+                tutti__v1__rejoin__init(&box->rejoin);
+                box->rejoin.membership = r->membership;
+                return true;
+        case REQUEST_SHRINK:
+                tutti__v1__shrink__init(&box->shrink);
+                box->shrink.membership = r->membership;
+                return true;
+        case REQUEST_PREPARE: tutti__v1__prepare__init(&box->prepare); return true;
+        case REQUEST_START: tutti__v1__start__init(&box->start); return true;
+        case REQUEST_UNPREPARE: tutti__v1__unprepare__init(&box->unprepare); return true;
+        case REQUEST_OPEN_LANE: tutti__v1__open_lane__init(&box->open_lane); return true;
+        case REQUEST_MAKE_RESULT: tutti__v1__make_result__init(&box->make_result); return true;
+        case REQUEST_RELEASE_RESULT: tutti__v1__release_result__init(&box->release_result); return true;
+        case REQUEST_PAGES: tutti__v1__pages__init(&box->pages); return true;
+        case REQUEST_QUERY: query_out(&r->query, &box->query); return true;
+        case REQUEST_GOODBYE: tutti__v1__goodbye__init(&box->goodbye); return true;
+        }
+        return false;
+}
+
+int codec_encode_request(const struct request *request, struct arena *scratch, void *buf, size_t *ret_bytes) {
+        Tutti__V1__Request m = TUTTI__V1__REQUEST__INIT;
+        union body_box box;
+        size_t used_before = scratch->used_bytes;
+        int r = -EMSGSIZE;
+        if (body_out(request, scratch, &box)) {
+                m.request = request->request;
+                if (request->type != REQUEST_NONE) {
+                        m.body_case = (Tutti__V1__Request__BodyCase)(request->type + 1);
+                        m.hello = &box.hello;
+                }
+                r = pb_pack(&m.base, buf, ret_bytes);
+        }
+        scratch->used_bytes = used_before;
+        return r;
+}

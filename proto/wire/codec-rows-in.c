@@ -1,0 +1,187 @@
+/* Rows of a query, inwards. */
+#include "wire/codec-pb.h"
+
+#include <errno.h>
+
+static struct row_daemon daemon_in(const Tutti__V1__DaemonRow *m) {
+        return (struct row_daemon){ .version = string_in(m->version),
+                .pid = m->pid,
+                .uptime_ns = m->uptime_ns,
+                .n_sessions = m->n_sessions,
+                .n_groups = m->n_groups,
+                .n_stalled = m->n_stalled,
+                .n_collectives = m->n_collectives,
+                .n_failed = m->n_failed,
+                .n_refused = m->n_refused,
+                .n_ejected = m->n_ejected,
+                .mapped_bytes = m->mapped_bytes,
+                .n_buffers = m->n_buffers,
+                .n_pending = m->n_pending,
+                .socket = string_in(m->socket),
+                .isa = string_in(m->isa),
+                .draining = m->draining };
+}
+
+static struct row_device device_in(const Tutti__V1__DeviceRow *m) {
+        return (struct row_device){ .name = string_in(m->name),
+                .n_workers = m->n_workers,
+                .describe = string_in(m->describe),
+                .n_tasks = m->n_tasks,
+                .busy_ns = m->busy_ns,
+                .failing = m->failing,
+                .why = string_in(m->why) };
+}
+
+static struct row_group group_in(const Tutti__V1__GroupRow *m) {
+        return (struct row_group){ .job = string_in(m->job),
+                .group = string_in(m->group),
+                .uid = m->uid,
+                .world_size = m->world_size,
+                .epoch = m->epoch,
+                .n_alive = m->n_alive,
+                .n_pending = m->n_pending,
+                .forming = m->forming,
+                .failed = m->failed,
+                .ended = m->ended,
+                .stalled = m->stalled,
+                .on_death = on_death_in((int)m->on_death),
+                .n_done = m->n_done,
+                .n_failed = m->n_failed,
+                .bytes = m->bytes,
+                .age_ns = m->age_ns,
+                .last_done_age_ns = m->last_done_age_ns,
+                .n_debts = m->n_debts };
+}
+
+static int member_in(const Tutti__V1__MemberRow *m, struct row_member *ret) {
+        *ret = (struct row_member){ .job = string_in(m->job),
+                .group = string_in(m->group),
+                .rank = m->rank,
+                .pid = m->pid,
+                .uid = m->uid,
+                .state = process_state_in((int)m->state),
+                .process = string_in(m->process),
+                .last_age_ns = m->last_age_ns,
+                .busy = string_in(m->busy),
+                .n_submitted = m->n_submitted,
+                .n_last = m->n_last,
+                .n_joint = m->n_joint,
+                .lateness_p50_ns = m->lateness_p50_ns,
+                .lateness_p99_ns = m->lateness_p99_ns,
+                .n_buffers = m->n_buffers,
+                .mapped_bytes = m->mapped_bytes,
+                .lost = m->lost,
+                .loss = loss_in((int)m->loss),
+                .lost_age_ns = m->lost_age_ns,
+                .why = string_in(m->why) };
+        ret->has_last = key_in(m->last_key, &ret->last_key) && m->has_last;
+        return 0;
+}
+
+static int pending_in(const Tutti__V1__PendingRow *m, struct arena *arena, struct row_pending *ret) {
+        *ret = (struct row_pending){ .job = string_in(m->job),
+                .group = string_in(m->group),
+                .kind = kind_in((int)m->kind),
+                .age_ns = m->age_ns,
+                .bytes = m->bytes,
+                .world_size = m->world_size,
+                .running = m->running,
+                .stalled = m->stalled };
+        size_t n_replicas = m->n_replicas < MAX_ERROR_REPLICAS ? m->n_replicas : MAX_ERROR_REPLICAS;
+        struct replica_report *replicas = arena_calloc(arena, n_replicas, sizeof(*replicas));
+        if (!replicas)
+                return -E2BIG;
+        ret->n_replicas = reports_in(m->replicas, n_replicas, replicas);
+        ret->replicas = replicas;
+        (void)key_in(m->key, &ret->key);
+        return ranks_in(&m->have, &ret->have) && ranks_in(&m->missing, &ret->missing) ? 0 : -EPROTO;
+}
+
+static struct row_stats stats_in(const Tutti__V1__StatsRow *m) {
+        return (struct row_stats){ .job = string_in(m->job),
+                .group = string_in(m->group),
+                .kind = kind_in((int)m->kind),
+                .n = m->n,
+                .n_failed = m->n_failed,
+                .bytes = m->bytes,
+                .wait_p50_ns = m->wait_p50_ns,
+                .wait_p99_ns = m->wait_p99_ns,
+                .run_p50_ns = m->run_p50_ns,
+                .run_p99_ns = m->run_p99_ns,
+                .run_ns = m->run_ns };
+}
+
+static int record_in(const Tutti__V1__RecordRow *m, struct row_record *ret) {
+        *ret = (struct row_record){ .job = string_in(m->job),
+                .group = string_in(m->group),
+                .epoch = m->epoch,
+                .collective = m->collective,
+                .kind = kind_in((int)m->kind),
+                .op = op_in((int)m->op),
+                .dtype = dtype_in((int)m->dtype),
+                .bytes = m->bytes,
+                .n_entries = m->n_entries,
+                .status = status_in((int)m->status),
+                .age_ns = m->age_ns,
+                .sealed_ns = m->sealed_ns,
+                .done_ns = m->done_ns,
+                .last_rank = m->last_rank,
+                .guilty_rank = m->guilty_rank,
+                .has_guilty = m->has_guilty,
+                .dropped = m->dropped,
+                .shortened = m->shortened,
+                .n_arrivals = (uint32_t)m->n_arrival_ns,
+                .arrival_ns = m->arrival_ns };
+        if (m->n_arrival_ns > MAX_WORLD)
+                return -E2BIG;
+        (void)key_in(m->key, &ret->key);
+        return ranks_in(&m->have, &ret->have) ? 0 : -EPROTO;
+}
+
+static struct row_fallback fallback_in(const Tutti__V1__FallbackRow *m) {
+        return (struct row_fallback){ .what = string_in(m->what), .why = string_in(m->why) };
+}
+
+static struct row_quota quota_in(const Tutti__V1__QuotaRow *m) {
+        return (struct row_quota){
+                .uid = m->uid, .name = string_in(m->name), .used = m->used, .limit = m->limit
+        };
+}
+
+int row_in(const Tutti__V1__Row *m, struct arena *arena, struct row *ret) {
+        switch (m->row_case) {
+        case TUTTI__V1__ROW__ROW_DAEMON:
+                ret->type = ROW_DAEMON;
+                ret->daemon = daemon_in(m->daemon);
+                return 0;
+        case TUTTI__V1__ROW__ROW_DEVICE:
+                ret->type = ROW_DEVICE;
+                ret->device = device_in(m->device);
+                return 0;
+        case TUTTI__V1__ROW__ROW_GROUP:
+                ret->type = ROW_GROUP;
+                ret->group = group_in(m->group);
+                return 0;
+        case TUTTI__V1__ROW__ROW_MEMBER: ret->type = ROW_MEMBER; return member_in(m->member, &ret->member);
+        case TUTTI__V1__ROW__ROW_PENDING:
+                ret->type = ROW_PENDING;
+                return pending_in(m->pending, arena, &ret->pending);
+        case TUTTI__V1__ROW__ROW_STATS:
+                ret->type = ROW_STATS;
+                ret->stats = stats_in(m->stats);
+                return 0;
+        case TUTTI__V1__ROW__ROW_RECORD: ret->type = ROW_RECORD; return record_in(m->record, &ret->record);
+        case TUTTI__V1__ROW__ROW_FALLBACK:
+                ret->type = ROW_FALLBACK;
+                ret->fallback = fallback_in(m->fallback);
+                return 0;
+        case TUTTI__V1__ROW__ROW_QUOTA:
+                ret->type = ROW_QUOTA;
+                ret->quota = quota_in(m->quota);
+                return 0;
+        case TUTTI__V1__ROW__ROW__NOT_SET:
+        case _TUTTI__V1__ROW__ROW__CASE_IS_INT_SIZE: break;
+        }
+        ret->type = ROW_NONE;
+        return 0;
+}

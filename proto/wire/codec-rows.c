@@ -1,0 +1,184 @@
+/* Rows of a query, outwards. */
+#include "wire/codec-pb.h"
+
+static void daemon_out(const struct row_daemon *r, Tutti__V1__DaemonRow *m) {
+        tutti__v1__daemon_row__init(m);
+        m->version = string_out(r->version);
+        m->pid = r->pid;
+        m->uptime_ns = r->uptime_ns;
+        m->n_sessions = r->n_sessions;
+        m->n_groups = r->n_groups;
+        m->n_stalled = r->n_stalled;
+        m->n_collectives = r->n_collectives;
+        m->n_failed = r->n_failed;
+        m->n_refused = r->n_refused;
+        m->n_ejected = r->n_ejected;
+        m->mapped_bytes = r->mapped_bytes;
+        m->n_buffers = r->n_buffers;
+        m->n_pending = r->n_pending;
+        m->socket = string_out(r->socket);
+        m->isa = string_out(r->isa);
+        m->draining = r->draining;
+}
+
+static void device_out(const struct row_device *r, Tutti__V1__DeviceRow *m) {
+        tutti__v1__device_row__init(m);
+        m->name = string_out(r->name);
+        m->n_workers = r->n_workers;
+        m->describe = string_out(r->describe);
+        m->n_tasks = r->n_tasks;
+        m->busy_ns = r->busy_ns;
+        m->failing = r->failing;
+        m->why = string_out(r->why);
+}
+
+static void group_out(const struct row_group *r, Tutti__V1__GroupRow *m) {
+        tutti__v1__group_row__init(m);
+        m->job = string_out(r->job);
+        m->group = string_out(r->group);
+        m->uid = r->uid;
+        m->world_size = r->world_size;
+        m->epoch = r->epoch;
+        m->n_alive = r->n_alive;
+        m->n_pending = r->n_pending;
+        m->forming = r->forming;
+        m->failed = r->failed;
+        m->ended = r->ended;
+        m->stalled = r->stalled;
+        m->on_death = (Tutti__V1__OnDeath)r->on_death;
+        m->n_done = r->n_done;
+        m->n_failed = r->n_failed;
+        m->bytes = r->bytes;
+        m->age_ns = r->age_ns;
+        m->last_done_age_ns = r->last_done_age_ns;
+        m->n_debts = r->n_debts;
+}
+
+static void member_out(const struct row_member *r, struct row_box *box) {
+        Tutti__V1__MemberRow *m = &box->member;
+        tutti__v1__member_row__init(m);
+        m->job = string_out(r->job);
+        m->group = string_out(r->group);
+        m->rank = r->rank;
+        m->pid = r->pid;
+        m->uid = r->uid;
+        m->state = (Tutti__V1__ProcessState)r->state;
+        m->process = string_out(r->process);
+        m->last_age_ns = r->last_age_ns;
+        m->busy = string_out(r->busy);
+        m->n_submitted = r->n_submitted;
+        m->n_last = r->n_last;
+        m->n_joint = r->n_joint;
+        m->lateness_p50_ns = r->lateness_p50_ns;
+        m->lateness_p99_ns = r->lateness_p99_ns;
+        m->n_buffers = r->n_buffers;
+        m->mapped_bytes = r->mapped_bytes;
+        m->lost = r->lost;
+        m->loss = (Tutti__V1__Loss)r->loss;
+        m->lost_age_ns = r->lost_age_ns;
+        m->why = string_out(r->why);
+        m->has_last = r->has_last;
+        if (r->has_last) {
+                key_out(&r->last_key, &box->key);
+                m->last_key = &box->key;
+        }
+}
+
+static void pending_out(const struct row_pending *r, struct row_box *box) {
+        Tutti__V1__PendingRow *m = &box->pending;
+        tutti__v1__pending_row__init(m);
+        m->job = string_out(r->job);
+        m->group = string_out(r->group);
+        m->kind = (Tutti__V1__Kind)r->kind;
+        m->age_ns = r->age_ns;
+        m->bytes = r->bytes;
+        m->world_size = r->world_size;
+        m->running = r->running;
+        m->stalled = r->stalled;
+        key_out(&r->key, &box->key);
+        m->key = &box->key;
+        m->have = ranks_out(&r->have, box->have);
+        m->missing = ranks_out(&r->missing, box->missing);
+        reports_out(r->replicas, r->n_replicas, &box->reports);
+        m->n_replicas = box->reports.n;
+        m->replicas = box->reports.list;
+}
+
+static void stats_out(const struct row_stats *r, Tutti__V1__StatsRow *m) {
+        tutti__v1__stats_row__init(m);
+        m->job = string_out(r->job);
+        m->group = string_out(r->group);
+        m->kind = (Tutti__V1__Kind)r->kind;
+        m->n = r->n;
+        m->n_failed = r->n_failed;
+        m->bytes = r->bytes;
+        m->wait_p50_ns = r->wait_p50_ns;
+        m->wait_p99_ns = r->wait_p99_ns;
+        m->run_p50_ns = r->run_p50_ns;
+        m->run_p99_ns = r->run_p99_ns;
+        m->run_ns = r->run_ns;
+}
+
+static void record_out(const struct row_record *r, struct row_box *box) {
+        Tutti__V1__RecordRow *m = &box->record;
+        tutti__v1__record_row__init(m);
+        m->job = string_out(r->job);
+        m->group = string_out(r->group);
+        m->epoch = r->epoch;
+        m->collective = r->collective;
+        m->kind = (Tutti__V1__Kind)r->kind;
+        m->op = (Tutti__V1__Op)r->op;
+        m->dtype = (Tutti__V1__DType)r->dtype;
+        m->bytes = r->bytes;
+        m->n_entries = r->n_entries;
+        m->status = (Tutti__V1__Status)r->status;
+        m->age_ns = r->age_ns;
+        m->sealed_ns = r->sealed_ns;
+        m->done_ns = r->done_ns;
+        m->last_rank = r->last_rank;
+        m->guilty_rank = r->guilty_rank;
+        m->has_guilty = r->has_guilty;
+        m->dropped = r->dropped;
+        m->shortened = r->shortened;
+        key_out(&r->key, &box->key);
+        m->key = &box->key;
+        m->have = ranks_out(&r->have, box->have);
+        m->n_arrival_ns = r->n_arrivals;
+        m->arrival_ns = (uint64_t *)r->arrival_ns;
+}
+
+static void fallback_out(const struct row_fallback *r, Tutti__V1__FallbackRow *m) {
+        tutti__v1__fallback_row__init(m);
+        m->what = string_out(r->what);
+        m->why = string_out(r->why);
+}
+
+static void quota_out(const struct row_quota *r, Tutti__V1__QuotaRow *m) {
+        tutti__v1__quota_row__init(m);
+        m->uid = r->uid;
+        m->name = string_out(r->name);
+        m->used = r->used;
+        m->limit = r->limit;
+}
+
+void row_out(const struct row *row, struct row_box *box) {
+        Tutti__V1__Row *m = &box->message;
+        tutti__v1__row__init(m);
+        switch (row->type) {
+        case ROW_NONE: return;
+        case ROW_DAEMON: daemon_out(&row->daemon, &box->daemon); break;
+        case ROW_DEVICE: device_out(&row->device, &box->device); break;
+        case ROW_GROUP: group_out(&row->group, &box->group); break;
+        case ROW_MEMBER: member_out(&row->member, box); break;
+        case ROW_PENDING: pending_out(&row->pending, box); break;
+        case ROW_STATS: stats_out(&row->stats, &box->stats); break;
+        case ROW_RECORD: record_out(&row->record, box); break;
+        case ROW_FALLBACK: fallback_out(&row->fallback, &box->fallback); break;
+        case ROW_QUOTA: quota_out(&row->quota, &box->quota); break;
+        }
+        /* Row numbers of the contract are those of enum row_type; every message begins the union. */
+        _Static_assert((int)ROW_DAEMON == TUTTI__V1__ROW__ROW_DAEMON, "first row");
+        _Static_assert((int)ROW_QUOTA == TUTTI__V1__ROW__ROW_QUOTA, "last row");
+        m->row_case = (Tutti__V1__Row__RowCase)row->type;
+        m->daemon = &box->daemon;
+}

@@ -1,0 +1,286 @@
+/* Requests and replies as plain C: what codec.c makes of packets, and packets of. The generated protobuf
+ * types end at the codec.
+ *
+ * Strings and arrays point into the arena that decoding used, or, for encoding, to wherever the caller has
+ * them. Strings are never NULL after decoding. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include "model/error.h"
+#include "model/key.h"
+#include "model/op.h"
+#include "model/rankset.h"
+#include "model/signature.h"
+#include "model/status.h"
+
+#define PROTOCOL_MIN 1
+#define PROTOCOL_MAX 1
+
+#define STATUS_PAGE_SLOTS 4096
+
+/* One slot of the status page (wire format, little-endian): slot = request mod STATUS_PAGE_SLOTS. Written by
+ * tuttid alone. */
+enum page_state { PAGE_FREE, PAGE_BEGUN, PAGE_DONE };
+
+struct page_slot {
+        _Atomic uint64_t request;
+        _Atomic uint64_t collective;
+        _Atomic uint32_t state; /* enum page_state; written last */
+        uint32_t reserved;
+};
+
+enum access { ACCESS_UNSPECIFIED, ACCESS_IN, ACCESS_OUT, ACCESS_INOUT };
+enum on_death { ON_DEATH_UNSPECIFIED, ON_DEATH_FAIL, ON_DEATH_SHRINK };
+enum on_leave { ON_LEAVE_UNSPECIFIED, ON_LEAVE_CONTRIBUTORS, ON_LEAVE_ZERO_FILL };
+enum buffer_kind { BUFFER_KIND_UNSPECIFIED, BUFFER_KIND_MEMFD, BUFFER_KIND_CUDA_VMM, BUFFER_KIND_CUDA_IPC };
+enum what { WHAT_UNSPECIFIED, WHAT_STATUS, WHAT_GROUPS, WHAT_STATS, WHAT_DUMP, WHAT_QUOTA };
+
+enum request_type {
+        REQUEST_NONE,
+        REQUEST_HELLO,
+        REQUEST_JOIN,
+        REQUEST_LEAVE,
+        REQUEST_REGISTER,
+        REQUEST_UNREGISTER,
+        REQUEST_SUBMIT,
+        REQUEST_ABORT,
+        REQUEST_BUSY,
+        REQUEST_REJOIN,
+        REQUEST_SHRINK,
+        REQUEST_PREPARE,
+        REQUEST_START,
+        REQUEST_UNPREPARE,
+        REQUEST_OPEN_LANE,
+        REQUEST_MAKE_RESULT,
+        REQUEST_RELEASE_RESULT,
+        REQUEST_PAGES,
+        REQUEST_QUERY,
+        REQUEST_GOODBYE,
+};
+
+struct msg_hello {
+        uint32_t min_version, max_version;
+        const char *client, *process;
+        uint32_t n_descriptors;
+};
+
+struct msg_join {
+        const char *job, *group, *secret;
+        uint32_t world_size, rank;
+        uint64_t join_timeout_ns;
+        enum on_death on_death;
+        enum on_leave on_leave;
+        bool has_default_timeout;
+        uint64_t default_timeout_ns;
+};
+
+struct msg_register {
+        uint64_t buffer, size_bytes;
+        enum access access;
+        enum buffer_kind kind;
+        uint32_t n_descriptors;
+        const char *device;
+};
+
+/* A part of a submission. In parts after the first only `entries`, `n_part_entries` and `more` count. */
+struct msg_submit {
+        uint64_t membership, epoch;
+        bool has_key; /* false: the key was absent or malformed */
+        struct key key;
+        struct signature signature; /* n_entries: in all parts together */
+        bool has_timeout;
+        uint64_t timeout_ns;
+        uint32_t n_part_entries;
+        const struct entry *entries;
+        bool more;
+        enum status refused;
+        enum field refused_field;
+};
+
+struct msg_abort {
+        uint64_t membership;
+        bool has_key;
+        struct key key;
+        const char *reason;
+};
+
+struct msg_busy {
+        uint64_t membership;
+        const char *why;
+        uint64_t duration_ns;
+};
+
+struct msg_query {
+        enum what what;
+        const char *job, *group;
+};
+
+struct request {
+        uint64_t request;
+        enum request_type type; /* REQUEST_NONE: a body this version does not know */
+        union {
+                struct msg_hello hello;
+                struct msg_join join;
+                uint64_t membership; /* leave, rejoin, shrink */
+                struct msg_register reg;
+                uint64_t buffer; /* unregister */
+                struct msg_submit submit;
+                struct msg_abort abort;
+                struct msg_busy busy;
+                struct msg_query query;
+        };
+};
+
+enum reply_type { REPLY_NONE, REPLY_WELCOME, REPLY_JOINED, REPLY_DONE, REPLY_ROWS };
+
+struct msg_welcome {
+        uint32_t version;
+        const char *server;
+        uint64_t session;
+        uint32_t pid, n_descriptors, status_slots;
+        uint64_t default_timeout_ns;
+        uint32_t max_world, max_entries, max_packet_bytes;
+};
+
+struct msg_joined {
+        uint64_t membership, epoch;
+        uint32_t rank, world_size;
+};
+
+struct msg_done {
+        uint64_t collective;
+        struct rankset contributors;
+        uint32_t n_contributors;
+        enum op op;
+        uint64_t wait_ns, run_ns;
+        uint32_t last_rank;
+};
+
+enum row_type {
+        ROW_NONE,
+        ROW_DAEMON,
+        ROW_DEVICE,
+        ROW_GROUP,
+        ROW_MEMBER,
+        ROW_PENDING,
+        ROW_STATS,
+        ROW_RECORD,
+        ROW_FALLBACK,
+        ROW_QUOTA,
+};
+
+struct row_daemon {
+        const char *version, *socket, *isa;
+        uint32_t pid;
+        uint64_t uptime_ns;
+        uint32_t n_sessions, n_groups, n_stalled;
+        uint64_t n_collectives, n_failed, n_refused, n_ejected, mapped_bytes, n_buffers, n_pending;
+        bool draining;
+};
+
+struct row_device {
+        const char *name, *describe, *why;
+        uint32_t n_workers;
+        uint64_t n_tasks, busy_ns;
+        bool failing;
+};
+
+struct row_group {
+        const char *job, *group;
+        uint32_t uid, world_size, n_alive, n_pending, n_debts;
+        uint64_t epoch, n_done, n_failed, bytes, age_ns, last_done_age_ns;
+        bool forming, failed, ended, stalled;
+        enum on_death on_death;
+};
+
+struct row_member {
+        const char *job, *group, *process, *busy, *why;
+        uint32_t rank, pid, uid, n_buffers;
+        enum process_state state;
+        bool has_last, lost;
+        struct key last_key;
+        uint64_t last_age_ns, n_submitted, n_last, n_joint, lateness_p50_ns, lateness_p99_ns, mapped_bytes,
+                lost_age_ns;
+        enum loss loss;
+};
+
+struct row_pending {
+        const char *job, *group;
+        struct key key;
+        enum kind kind;
+        uint64_t age_ns, bytes;
+        uint32_t world_size;
+        struct rankset have, missing;
+        uint32_t n_replicas; /* at most MAX_ERROR_REPLICAS */
+        const struct replica_report *replicas;
+        bool running, stalled;
+};
+
+struct row_stats {
+        const char *job, *group;
+        enum kind kind;
+        uint64_t n, n_failed, bytes, wait_p50_ns, wait_p99_ns, run_p50_ns, run_p99_ns, run_ns;
+};
+
+struct row_record {
+        const char *job, *group;
+        uint64_t epoch, collective;
+        struct key key;
+        enum kind kind;
+        enum op op;
+        enum dtype dtype;
+        uint64_t bytes;
+        uint32_t n_entries;
+        enum status status;
+        uint64_t age_ns, sealed_ns, done_ns;
+        struct rankset have;
+        uint32_t last_rank, guilty_rank;
+        bool has_guilty;
+        uint32_t n_arrivals;
+        const uint64_t *arrival_ns; /* by rank; UINT64_MAX: did not arrive */
+        uint64_t dropped;
+        bool shortened;
+};
+
+struct row_fallback {
+        const char *what, *why;
+};
+
+struct row_quota {
+        uint32_t uid;
+        const char *name;
+        uint64_t used, limit;
+};
+
+struct row {
+        enum row_type type;
+        union {
+                struct row_daemon daemon;
+                struct row_device device;
+                struct row_group group;
+                struct row_member member;
+                struct row_pending pending;
+                struct row_stats stats;
+                struct row_record record;
+                struct row_fallback fallback;
+                struct row_quota quota;
+        };
+};
+
+struct reply {
+        uint64_t request;
+        enum status status;
+        const struct error *error; /* NULL, or with a status other than OK */
+        bool more;
+        enum reply_type type;
+        union {
+                struct msg_welcome welcome;
+                struct msg_joined joined;
+                struct msg_done done;
+                struct {
+                        const struct row *rows;
+                        uint32_t n_rows;
+                } rows;
+        };
+};

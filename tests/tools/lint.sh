@@ -1,0 +1,84 @@
+#!/bin/sh
+# What ./dev lint runs after building build/: each check prints one line, and what it found under it.
+set -u
+cd "$(dirname "$0")/../.." || exit 1
+jobs=$(nproc)
+n_bad=0
+
+# Works without git, as from an archive.
+files() {
+        for pattern; do
+                find proto daemon client tests -name "$pattern" -type f -not -path '*/corpus/*'
+        done | sort
+}
+
+check() {
+        name=$1
+        shift
+        begin=$(date +%s)
+        if out=$("$@" 2>&1); then
+                result=ok
+        else
+                result=FAILED
+                n_bad=$((n_bad + 1))
+        fi
+        printf '%-44s %s (%s s)\n' "$name" "$result" $(($(date +%s) - begin))
+        [ "$result" = ok ] || printf '%s\n' "$out" | sed 's/^/    /'
+}
+
+check_format() {
+        # shellcheck disable=SC2016 # expanded by the inner shell
+        files '*.c' '*.h' | xargs -P "$jobs" -I {} sh -c '
+                clang-format --dry-run --Werror "$1" 2>/dev/null || { echo "clang-format -i $1" && exit 1; }' - {}
+}
+
+# The headers of the tests are seen through their tests.
+check_headers() {
+        # shellcheck disable=SC2016 # expanded by the inner shell
+        find proto daemon client -name '*.h' -type f | sort | xargs -P "$jobs" -I {} sh -c '
+                echo "#include \"$1\"" | gcc -std=gnu11 -D_GNU_SOURCE -Wall -Wextra -Wno-unused-parameter -Werror -fsyntax-only \
+                        -I. -Iproto -Idaemon -Iclient -Iclient/include -Iclient/lib -Ibuild/proto -x c - ||
+                        { echo "$1 does not compile alone" && exit 1; }' - {}
+}
+
+check_public_headers() {
+        for header in client/include/tutti/*.h; do
+                echo "#include \"$header\"" | g++ -std=c++11 -Wall -Wextra -Werror -fsyntax-only -I. -Iclient/include \
+                        -x c++ - || return 1
+        done
+}
+
+check_scripts() {
+        # shellcheck disable=SC2046 # names without blanks
+        shellcheck dev $(find .ci tests client config -type f \( -name '*.sh' -o -path '.ci/run' \))
+}
+
+check_cppcheck() {
+        cppcheck --quiet --error-exitcode=1 --inline-suppr --std=c11 -j "$jobs" -D_GNU_SOURCE \
+                '-DHASH_ITER(hh,head,it,next)=while((it=(head)))' --enable=warning,performance,portability \
+                --suppressions-list=tests/tools/cppcheck-suppressions.txt \
+                -Iproto -Idaemon -Iclient -Iclient/include -Iclient/lib proto daemon client
+}
+
+# A file at a time, two at once; only what is compiled is analysed.
+check_tidy() {
+        find proto daemon client -name '*.c' -type f | sort |
+                xargs -P "$jobs" -n 1 clang-tidy -p build --quiet --extra-arg=-Wno-unknown-warning-option 2>&1 |
+                grep -v -e 'warnings generated' -e 'warning generated' -e '^Suppressed' -e '^Use -header-filter' |
+                awk '{ print } /(error|warning):/ { bad = 1 } END { exit bad }'
+}
+
+check 'clang-format' check_format
+check 'shellcheck' check_scripts
+check 'walls' python3 tests/walls/check-walls.py .
+check 'lengths of functions and files' python3 tests/walls/check-lengths.py .
+check 'every header compiles alone' check_headers
+check 'public headers compile as C++' check_public_headers
+check 'cppcheck' check_cppcheck
+check 'clang-tidy' check_tidy
+
+python3 tests/walls/check-lengths.py . | tail -n 2
+if [ "$n_bad" -gt 0 ]; then
+        echo "$n_bad checks failed"
+        exit 1
+fi

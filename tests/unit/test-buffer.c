@@ -1,0 +1,295 @@
+/* The buffer room: ids, leases, charges. Its chores are done by hand here, in the order that the test wants.
+ */
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include "base/fd.h"
+#include "buffer.h"
+#include "failing.h"
+#include "unit.h"
+
+struct fixture {
+        struct quotas *quotas;
+        struct buffers *buffers;
+        struct list chores;
+        struct error err;
+};
+
+static const struct quota_limits limits = { .connections = 4,
+        .descriptors = 4,
+        .mapped_bytes = 1 << 20,
+        .pending = 4,
+        .groups = 4,
+        .recorder_bytes = 1 << 20 };
+
+static void set_up(struct fixture *f) {
+        *f = (struct fixture){ 0 };
+        list_init(&f->chores);
+        error_init(&f->err, STATUS_OK);
+        ck_assert_int_eq(quotas_new(&f->quotas, &limits), 0);
+        ck_assert_int_eq(buffers_new(&f->buffers, f->quotas), 0);
+}
+
+/* All must have been given back. */
+static void tear_down(struct fixture *f) {
+        ck_assert(list_is_empty(&f->chores));
+        ck_assert_uint_eq(quota_users(f->quotas), 0);
+        buffers_free(f->buffers);
+        quotas_free(f->quotas);
+}
+
+static int make_memfd(size_t n_bytes) {
+        int fd = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+        ck_assert_int_ge(fd, 0);
+        ck_assert_int_eq(ftruncate(fd, (off_t)n_bytes), 0);
+        return fd;
+}
+
+static enum status ask(
+        struct fixture *f, uint64_t session, uint64_t id, uint64_t n_bytes, enum access access, int fd) {
+        const struct msg_register reg = { .buffer = id,
+                .size_bytes = n_bytes,
+                .access = access,
+                .kind = BUFFER_KIND_MEMFD,
+                .n_descriptors = 1,
+                .device = "" };
+        const struct buffer_ask a = {
+                .session = session, .request = 100 + id, .uid = 1000, .reg = &reg, .fd = fd
+        };
+        error_init(&f->err, STATUS_OK);
+        return buffer_register(f->buffers, &a, &f->chores, &f->err);
+}
+
+static struct chore *take_chore(struct fixture *f, enum chore_kind kind) {
+        struct list *first = list_take_first(&f->chores);
+        ck_assert_ptr_nonnull(first);
+        struct chore *c = list_entry(first, struct chore, link);
+        ck_assert_int_eq(c->kind, kind);
+        return c;
+}
+
+/* Does one chore as an engine would, and hands it back. */
+static struct buffer_news do_chore(struct fixture *f, enum chore_kind kind, enum status status) {
+        struct buffer_news news = { 0 };
+        struct chore *c = take_chore(f, kind);
+        fd_close(&c->fd);
+        if (kind == CHORE_IMPORT) {
+                c->status = status;
+                c->memory = status == STATUS_OK ? calloc(1, sizeof(*c->memory)) : NULL;
+                strcpy(c->why, status == STATUS_OK ? "" : "as told");
+        } else if (kind == CHORE_RELEASE) {
+                free(c->memory);
+        }
+        ck_assert_int_eq(buffer_chore_done(f->buffers, c, &f->chores, &news), kind == CHORE_IMPORT);
+        return news;
+}
+
+static void make_ready(
+        struct fixture *f, uint64_t session, uint64_t id, uint64_t n_bytes, enum access access) {
+        ck_assert_int_eq(ask(f, session, id, n_bytes, access, make_memfd(n_bytes)), STATUS_OK);
+        const struct buffer_news news = do_chore(f, CHORE_IMPORT, STATUS_OK);
+        ck_assert_int_eq(news.status, STATUS_OK);
+        ck_assert_uint_eq(news.session, session);
+        ck_assert_uint_eq(news.request, 100 + id);
+}
+
+static enum status lease(struct fixture *f, struct place *p, enum buffer_use use, uint64_t count) {
+        error_init(&f->err, STATUS_OK);
+        return buffer_lease(f->buffers, 1, p, use, count, 4, &f->err);
+}
+
+START_TEST(a_buffer_is_imported_leased_and_released) {
+        struct fixture f;
+        uint64_t bytes;
+        set_up(&f);
+        ck_assert_int_eq(ask(&f, 1, 5, 4096, ACCESS_INOUT, make_memfd(4096)), STATUS_OK);
+        ck_assert(buffers_is_importing(f.buffers, 1));
+        ck_assert(!buffers_is_importing(f.buffers, 2));
+        struct place p = { .buffer = 5, .offset_bytes = 8 };
+        ck_assert_int_eq(lease(&f, &p, BUFFER_READ, 10), STATUS_NOT_FOUND);
+        do_chore(&f, CHORE_IMPORT, STATUS_OK);
+        ck_assert(!buffers_is_importing(f.buffers, 1));
+        ck_assert_uint_eq(buffers_count(f.buffers), 1);
+        ck_assert_uint_eq(buffers_count_session(f.buffers, 1, &bytes), 1);
+        ck_assert_uint_eq(bytes, 4096);
+        ck_assert_uint_eq(quota_used(f.quotas, 1000, QUOTA_MAPPED_BYTES), 4096);
+        ck_assert_int_eq(lease(&f, &p, BUFFER_READ, 10), STATUS_OK);
+        ck_assert_uint_eq(p.span.offset_bytes, 8);
+        ck_assert_uint_eq(p.span.n_bytes, 40);
+        ck_assert_ptr_nonnull(p.memory);
+        ck_assert_uint_ne(p.file, 0);
+        ck_assert_int_eq(buffer_unregister(f.buffers, 1, 5, &f.chores, &f.err), STATUS_OK);
+        ck_assert(list_is_empty(&f.chores)); /* leased: it stays */
+        ck_assert_uint_eq(quota_used(f.quotas, 1000, QUOTA_MAPPED_BYTES), 4096);
+        buffer_unlease(f.buffers, &p, &f.chores);
+        buffer_unlease(f.buffers, &p, &f.chores); /* harmless */
+        do_chore(&f, CHORE_RELEASE, STATUS_OK);
+        tear_down(&f);
+}
+END_TEST
+
+START_TEST(O1_a_descriptor_that_is_no_memfd_is_BAD_FD_and_the_id_stays_failed) {
+        struct fixture f;
+        set_up(&f);
+        int ends[2];
+        ck_assert_int_eq(pipe(ends), 0);
+        ck_assert_int_eq(ask(&f, 1, 5, 4096, ACCESS_IN, ends[1]), STATUS_BAD_FD);
+        ck_assert_int_eq(f.err.field, FIELD_DESCRIPTOR);
+        close(ends[0]);
+        do_chore(&f, CHORE_CLOSE, STATUS_OK);
+        struct place p = { .buffer = 5 };
+        ck_assert_int_eq(lease(&f, &p, BUFFER_READ, 1), STATUS_BAD_FD);
+        ck_assert_ptr_nonnull(strstr(f.err.detail, "refused when it was registered"));
+        ck_assert_int_eq(ask(&f, 1, 6, 4096, ACCESS_IN, -1), STATUS_BAD_FD);
+        buffers_end_session(f.buffers, 1, &f.chores);
+        tear_down(&f);
+}
+END_TEST
+
+START_TEST(a_failed_import_keeps_its_status_for_submissions) {
+        struct fixture f;
+        set_up(&f);
+        ck_assert_int_eq(ask(&f, 1, 5, 4096, ACCESS_IN, make_memfd(4096)), STATUS_OK);
+        const struct buffer_news news = do_chore(&f, CHORE_IMPORT, STATUS_INVALID);
+        ck_assert_int_eq(news.status, STATUS_INVALID);
+        ck_assert_str_eq(news.why, "as told");
+        struct place p = { .buffer = 5 };
+        ck_assert_int_eq(lease(&f, &p, BUFFER_READ, 1), STATUS_INVALID);
+        ck_assert_uint_eq(quota_used(f.quotas, 1000, QUOTA_MAPPED_BYTES), 0);
+        ck_assert_uint_eq(buffers_count(f.buffers), 0);
+        ck_assert_int_eq(buffer_unregister(f.buffers, 1, 5, &f.chores, &f.err), STATUS_OK);
+        ck_assert_int_eq(lease(&f, &p, BUFFER_READ, 1), STATUS_NOT_FOUND);
+        tear_down(&f);
+}
+END_TEST
+
+START_TEST(E5_a_place_must_lie_inside_and_keep_to_its_access) {
+        struct fixture f;
+        set_up(&f);
+        make_ready(&f, 1, 1, 4096, ACCESS_IN);
+        make_ready(&f, 1, 2, 4096, ACCESS_OUT);
+        struct place in = { .buffer = 1 }, out = { .buffer = 2 };
+        ck_assert_int_eq(lease(&f, &in, BUFFER_WRITE, 1), STATUS_INVALID);
+        ck_assert_int_eq(f.err.field, FIELD_ACCESS);
+        ck_assert_int_eq(lease(&f, &out, BUFFER_READ, 1), STATUS_INVALID);
+        ck_assert_int_eq(f.err.field, FIELD_ACCESS);
+        ck_assert_int_eq(lease(&f, &in, BUFFER_READ, 1025), STATUS_INVALID);
+        ck_assert_int_eq(f.err.field, FIELD_SIZE);
+        in.offset_bytes = 4;
+        ck_assert_int_eq(lease(&f, &in, BUFFER_READ, 1024), STATUS_INVALID);
+        in.offset_bytes = 6;
+        ck_assert_int_eq(lease(&f, &in, BUFFER_READ, 1), STATUS_INVALID);
+        ck_assert_int_eq(f.err.field, FIELD_OFFSET);
+        in.offset_bytes = UINT64_MAX - 3;
+        ck_assert_int_eq(lease(&f, &in, BUFFER_READ, 1), STATUS_INVALID);
+        in.offset_bytes = 4096;
+        ck_assert_int_eq(lease(&f, &in, BUFFER_READ, 0), STATUS_OK);
+        buffer_unlease(f.buffers, &in, &f.chores);
+        struct place other = { .buffer = 1 };
+        ck_assert_int_eq(buffer_lease(f.buffers, 2, &other, BUFFER_READ, 1, 4, &f.err),
+                STATUS_NOT_FOUND); /* another session's */
+        buffers_end_session(f.buffers, 1, &f.chores);
+        do_chore(&f, CHORE_RELEASE, STATUS_OK);
+        do_chore(&f, CHORE_RELEASE, STATUS_OK);
+        tear_down(&f);
+}
+END_TEST
+
+START_TEST(E2_a_session_that_ends_gives_all_back_also_what_is_still_being_imported) {
+        struct fixture f;
+        set_up(&f);
+        make_ready(&f, 1, 1, 4096, ACCESS_IN);
+        ck_assert_int_eq(ask(&f, 1, 2, 4096, ACCESS_IN, make_memfd(4096)), STATUS_OK);
+        struct chore *import = take_chore(&f, CHORE_IMPORT);
+        struct place p = { .buffer = 1 };
+        ck_assert_int_eq(lease(&f, &p, BUFFER_READ, 1), STATUS_OK);
+        buffers_end_session(f.buffers, 1, &f.chores);
+        ck_assert(list_is_empty(&f.chores)); /* one leased, one on its way */
+        ck_assert_uint_eq(buffers_count(f.buffers), 0);
+        fd_close(&import->fd);
+        import->status = STATUS_OK;
+        import->memory = calloc(1, sizeof(*import->memory));
+        struct buffer_news news;
+        ck_assert(buffer_chore_done(f.buffers, import, &f.chores, &news));
+        do_chore(&f, CHORE_RELEASE, STATUS_OK);
+        buffer_unlease(f.buffers, &p, &f.chores);
+        do_chore(&f, CHORE_RELEASE, STATUS_OK);
+        tear_down(&f);
+}
+END_TEST
+
+START_TEST(an_id_is_used_once_and_zero_never) {
+        struct fixture f;
+        set_up(&f);
+        make_ready(&f, 1, 1, 4096, ACCESS_IN);
+        ck_assert_int_eq(ask(&f, 1, 1, 8192, ACCESS_IN, make_memfd(8192)), STATUS_LIMIT);
+        do_chore(&f, CHORE_CLOSE, STATUS_OK);
+        struct place p = { .buffer = 1 };
+        ck_assert_int_eq(lease(&f, &p, BUFFER_READ, 1), STATUS_OK); /* the first is unharmed */
+        buffer_unlease(f.buffers, &p, &f.chores);
+        ck_assert_int_eq(ask(&f, 1, 0, 4096, ACCESS_IN, make_memfd(4096)), STATUS_INVALID);
+        do_chore(&f, CHORE_CLOSE, STATUS_OK);
+        ck_assert_int_eq(ask(&f, 1, 3, 4096, ACCESS_UNSPECIFIED, make_memfd(4096)), STATUS_INVALID);
+        do_chore(&f, CHORE_CLOSE, STATUS_OK);
+        buffers_end_session(f.buffers, 1, &f.chores);
+        do_chore(&f, CHORE_RELEASE, STATUS_OK);
+        tear_down(&f);
+}
+END_TEST
+
+START_TEST(P18_bytes_and_descriptors_are_charged_and_limits_named) {
+        struct fixture f;
+        set_up(&f);
+        ck_assert_int_eq(ask(&f, 1, 1, 2 << 20, ACCESS_IN, make_memfd(2 << 20)), STATUS_QUOTA);
+        ck_assert_uint_eq(f.err.limit, 1 << 20);
+        do_chore(&f, CHORE_CLOSE, STATUS_OK);
+        make_ready(&f, 1, 2, 4096, ACCESS_IN);
+        make_ready(&f, 1, 3, 4096, ACCESS_IN);
+        make_ready(&f, 1, 4, 4096, ACCESS_IN);
+        ck_assert_int_eq(ask(&f, 1, 5, 4096, ACCESS_IN, make_memfd(4096)), STATUS_QUOTA);
+        ck_assert_uint_eq(f.err.used, 4);
+        do_chore(&f, CHORE_CLOSE, STATUS_OK);
+        int fd = make_memfd(1);
+        ck_assert_int_eq(buffer_close_stranger(f.buffers, 1, 1000, fd, &f.chores, &f.err), STATUS_QUOTA);
+        do_chore(&f, CHORE_CLOSE, STATUS_OK); /* closed all the same */
+        buffers_end_session(f.buffers, 1, &f.chores);
+        for (int i = 0; i < 3; i++)
+                do_chore(&f, CHORE_RELEASE, STATUS_OK);
+        tear_down(&f);
+}
+END_TEST
+
+/* Every allocation of a registration fails once: the answer is NO_MEMORY, nothing leaks, no charge stays. */
+START_TEST(memory_that_is_short_at_any_point_costs_nothing) {
+        for (unsigned int n = 1;; n++) {
+                struct fixture f;
+                set_up(&f);
+                int fd = make_memfd(4096);
+                failing_at(n);
+                enum status status = ask(&f, 1, 1, 4096, ACCESS_IN, fd);
+                bool failed = failing_has_failed();
+                failing_at(0);
+                if (!failed)
+                        ck_assert_int_eq(status, STATUS_OK);
+                else
+                        ck_assert(status == STATUS_NO_MEMORY || status == STATUS_OK);
+                while (!list_is_empty(&f.chores))
+                        do_chore(&f, list_entry(f.chores.next, struct chore, link)->kind, STATUS_OK);
+                buffers_end_session(f.buffers, 1, &f.chores);
+                while (!list_is_empty(&f.chores))
+                        do_chore(&f, list_entry(f.chores.next, struct chore, link)->kind, STATUS_OK);
+                tear_down(&f);
+                if (!failed)
+                        break;
+        }
+}
+END_TEST
+
+UNIT_MAIN("buffer", 10, a_buffer_is_imported_leased_and_released,
+        O1_a_descriptor_that_is_no_memfd_is_BAD_FD_and_the_id_stays_failed,
+        a_failed_import_keeps_its_status_for_submissions, E5_a_place_must_lie_inside_and_keep_to_its_access,
+        E2_a_session_that_ends_gives_all_back_also_what_is_still_being_imported,
+        an_id_is_used_once_and_zero_never, P18_bytes_and_descriptors_are_charged_and_limits_named,
+        memory_that_is_short_at_any_point_costs_nothing)

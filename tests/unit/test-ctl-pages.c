@@ -1,0 +1,259 @@
+/* The pages of tuttictl as people read them, and the exit codes that go with them. */
+#include <stdlib.h>
+#include <time.h>
+#include "ctl.h"
+#include "ctl-answers.h"
+#include "status.h"
+#include "unit.h"
+#include "views.h"
+
+static const struct tutti_answer status_answer = { sizeof(status_rows) / sizeof(*status_rows), status_rows };
+static const struct tutti_answer stats_answer = { sizeof(stats_rows) / sizeof(*stats_rows), stats_rows };
+static const struct tutti_answer quota_answer = { sizeof(quota_rows) / sizeof(*quota_rows), quota_rows };
+static const struct tutti_answer record_answer = { sizeof(record_rows) / sizeof(*record_rows), record_rows };
+static const struct tutti_answer empty;
+
+struct sheet {
+        char *text;
+        size_t n;
+        struct page page;
+};
+
+static void sheet_open(struct sheet *s) {
+        s->page = (struct page){ .out = open_memstream(&s->text, &s->n) };
+        ck_assert_ptr_nonnull(s->page.out);
+}
+
+static void sheet_expect(struct sheet *s, const char *expected) {
+        fclose(s->page.out);
+        ck_assert_str_eq(s->text, expected);
+        free(s->text);
+}
+
+START_TEST(status_shows_who_is_missing_first) {
+        struct sheet s;
+
+        sheet_open(&s);
+        status_print(&(struct status_view){ &status_answer, &stats_answer }, &s.page);
+        sheet_expect(&s, "tuttid 0.1.0   up 3 d 04:11   CPU:0-1 (4 workers, AVX-512)   23 clients\n"
+                         "         5 groups\n"
+                         "\n"
+                         "STALLED  dp/train       reduce \"grad/7\"  waiting 12.4 s  have R0 R1 R2  +2 more\n"
+                         "  MISSING R3 (pid 4711, alive, stopped; last finished \"grad/6\" 12.5 s ago)\n"
+                         "FAILED   dp/broken      on_death=fail, and lost: R1 (pid 5001, died 4.0 s ago)\n"
+                         "forming  dp/new         2 of 8 have joined in 3.0 s, not yet R2-R7\n"
+                         "waiting  slow/job/save  barrier #17  waiting 2.0 s  have R1\n"
+                         "  MISSING R0 (pid ?, alive, busy: checkpoint; finished nothing yet)\n"
+                         "ok       dp/eval        412 ops/s  1.8 GiB/s  latest R5 (+300 us p50)\n"
+                         "fallback host: unguarded: userfaultfd is denied (EPERM)\n"
+                         "1 stalled. `tuttictl dump dp/train` shows its last collectives.\n");
+}
+END_TEST
+
+START_TEST(status_is_stalled_while_a_group_is) {
+        const struct status_view v = { &status_answer, &stats_answer }, none = { &empty, &empty };
+
+        ck_assert_uint_eq(status_count_stalled(&v), 1);
+        ck_assert_uint_eq(status_count_stalled(&none), 0);
+}
+END_TEST
+
+START_TEST(status_of_nothing_says_so) {
+        struct sheet s;
+
+        sheet_open(&s);
+        status_print(&(struct status_view){ &empty, NULL }, &s.page);
+        sheet_expect(&s, "\nNo groups of yours.\n");
+}
+END_TEST
+
+/* Nine are missing, eight of them reported; a second collective waits longer than the first of the answer. */
+START_TEST(status_names_missing_ranks_without_report_too) {
+        struct tutti_replica replicas[8];
+        struct tutti_row rows[3] = {
+                { .type = TUTTI_ROW_GROUP,
+                        .group = { .job = "j", .group = "g", .stalled = 1, .n_pending = 2 } },
+                { .type = TUTTI_ROW_PENDING,
+                        .pending = { .job = "j",
+                                .group = "g",
+                                .key = "b",
+                                .kind = TUTTI_KIND_BARRIER,
+                                .age_ns = 6 * S } },
+                { .type = TUTTI_ROW_PENDING,
+                        .pending = { .job = "j",
+                                .group = "g",
+                                .key = "a",
+                                .kind = TUTTI_KIND_BARRIER,
+                                .age_ns = 7 * S,
+                                .have = RANKS(1),
+                                .missing = RANKS(0x1ffe),
+                                .n_replicas = 8,
+                                .replicas = replicas,
+                                .stalled = 1 } }
+        };
+        struct sheet s;
+
+        for (uint32_t i = 0; i < 8; i++)
+                replicas[i] = (struct tutti_replica){ .rank = i + 1, .pid = i + 10, .state = TUTTI_ALIVE };
+        sheet_open(&s);
+        status_print(&(struct status_view){ &(struct tutti_answer){ 3, rows }, NULL }, &s.page);
+        sheet_expect(&s, "\n"
+                         "STALLED  j/g  barrier \"a\"  waiting 7.0 s  have R0  +1 more\n"
+                         "  MISSING R1 (pid 10, alive; finished nothing yet)\n"
+                         "          R2 (pid 11, alive; finished nothing yet)\n"
+                         "          R3 (pid 12, alive; finished nothing yet)\n"
+                         "          R4 (pid 13, alive; finished nothing yet)\n"
+                         "          R5 (pid 14, alive; finished nothing yet)\n"
+                         "          R6 (pid 15, alive; finished nothing yet)\n"
+                         "          R7 (pid 16, alive; finished nothing yet)\n"
+                         "          R8 (pid 17, alive; finished nothing yet)\n"
+                         "          and R9-R12\n"
+                         "1 stalled. `tuttictl dump j/g` shows its last collectives.\n");
+}
+END_TEST
+
+START_TEST(groups_show_their_replicas) {
+        struct tutti_row rows[sizeof(status_rows) / sizeof(*status_rows) +
+                              sizeof(stats_rows) / sizeof(*stats_rows) + 1];
+        uint32_t n = 0;
+        struct sheet s;
+
+        for (size_t i = 0; i < sizeof(status_rows) / sizeof(*status_rows); i++)
+                if (status_rows[i].type == TUTTI_ROW_GROUP)
+                        rows[n++] = status_rows[i];
+        rows[n++] = (struct tutti_row){ .type = TUTTI_ROW_GROUP,
+                .group = { .job = "old",
+                        .group = "run",
+                        .world_size = 2,
+                        .epoch = 1,
+                        .n_done = 5,
+                        .ended = 1 } };
+        for (size_t i = 0; i < sizeof(stats_rows) / sizeof(*stats_rows); i++)
+                if (stats_rows[i].type == TUTTI_ROW_MEMBER)
+                        rows[n++] = stats_rows[i];
+        sheet_open(&s);
+        groups_print(&(struct tutti_answer){ n, rows }, &s.page);
+        sheet_expect(&s, "ok       dp/eval  epoch 1  6 of 6  on_death=fail  41,200 done  190 GiB\n"
+                         "         since 1 min 40 s\n"
+                         "  R0     pid 4000  alive  last #8 2 ms ago  8 MiB in 3 buffers  train.py\n"
+                         "  R5     pid 4005  alive  last #8 2 ms ago  4 KiB in 1 buffer  train.py\n"
+                         "STALLED  dp/train  epoch 3  4 of 4  on_death=fail  7 done  2 failed  3 pending\n"
+                         "         1 debt  28 KiB  since 20.0 s\n"
+                         "  R3     pid 4711  stopped  last \"grad/6\" 12.5 s ago  train.py\n"
+                         "ok       slow/job/save  epoch 1  2 of 2  on_death=fail  0 done  1 pending\n"
+                         "         0 bytes  since 9.0 s\n"
+                         "FAILED   dp/broken  epoch 1  2 of 3  on_death=fail  9 done  0 bytes\n"
+                         "         since 1 min 00 s\n"
+                         "  R0     pid 5000  alive  train.py\n"
+                         "  R1     pid 5001  died 4.0 s ago  train.py\n"
+                         "  R2     pid 5002  left 2.0 s ago  train.py\n"
+                         "forming  dp/new  epoch 0  2 of 8  on_death=shrink  0 done  0 bytes  since 3.0 s\n"
+                         "  R0     pid 6000  alive  train.py\n"
+                         "  R1     pid ?  alive, busy: loading data  train.py\n"
+                         "  R2     has not joined\n"
+                         "ended    old/run  epoch 1  0 of 2  on_death=fail  5 done  0 bytes\n");
+}
+END_TEST
+
+START_TEST(health_lists_the_worst_first) {
+        const struct health_view v = { &status_answer, &stats_answer, &quota_answer };
+        struct sheet s;
+
+        sheet_open(&s);
+        health_print(&v, &s.page);
+        sheet_expect(&s,
+                "stalled  dp/train: reduce \"grad/7\" has waited 12.4 s for R3 (pid 4711, alive, stopped; "
+                "last finished \"grad/6\" 12.5 s ago)\n"
+                "warning  dp/broken has lost a replica (on_death=fail) and takes no more collectives\n"
+                "warning  dp/train: R3 (pid 4711) is stopped; `kill -CONT 4711` lets it go on\n"
+                "warning  uid 1000 uses 250 of its 256 connections\n"
+                "note     host: unguarded: userfaultfd is denied (EPERM)\n");
+        ck_assert_int_eq(health_level(&v), HEALTH_STALLED);
+}
+END_TEST
+
+START_TEST(health_exits_by_the_worst_finding) {
+        struct tutti_row rows[] = { DAEMON_ROW, DEVICE_ROW("CPU:0", 1, "self-test failed") };
+        const struct tutti_answer one = { 1, rows }, two = { 2, rows };
+        struct sheet s;
+
+        ck_assert_int_eq(health_exit(HEALTH_NOTE), CTL_WELL);
+        ck_assert_int_eq(health_exit(HEALTH_WARNING), CTL_WARNING);
+        ck_assert_int_eq(health_exit(HEALTH_STALLED), CTL_WARNING);
+        ck_assert_int_eq(health_exit(HEALTH_FAILING), CTL_FAILING);
+        ck_assert_int_eq(health_level(&(struct health_view){ &two, &empty, &empty }), HEALTH_FAILING);
+        ck_assert_int_eq(health_level(&(struct health_view){ &one, &empty, &empty }), HEALTH_WELL);
+        rows[0].daemon.draining = 1;
+        ck_assert_int_eq(health_level(&(struct health_view){ &one, &empty, &empty }), HEALTH_WARNING);
+        rows[0].daemon.draining = 0;
+        sheet_open(&s);
+        health_print(&(struct health_view){ &one, &empty, &empty }, &s.page);
+        sheet_expect(&s, "well     tuttid 0.1.0, up 3 d 04:11, 5 groups; nothing stands still\n");
+}
+END_TEST
+
+/* C4: who keeps the others waiting is seen at once. */
+START_TEST(stats_show_who_comes_last_C4) {
+        struct sheet s;
+
+        sheet_open(&s);
+        stats_print(&stats_answer, &s.page);
+        sheet_expect(&s, "tuttid 0.1.0   up 3 d 04:11   1,234,567 done   3 failed   2 refused   1 ejected\n"
+                         "         1.5 GiB mapped\n"
+                         "\n"
+                         "dp/eval\n"
+                         "  kind               done  failed     bytes  wait p50      p99  run p50      p99\n"
+                         "  reduce           41,200       2   190 GiB    300 us   2.1 ms    12 us    30 us\n"
+                         "  batch_reduce          1       0  17 bytes      1 ms     1 ms   900 ns   900 ns\n"
+                         "  replica           joint last in     share  late p50      p99\n"
+                         "  R0               41,201     824       2 %     10 us    90 us\n"
+                         "  R5               41,201  40,377      98 %    300 us     2 ms\n"
+                         "\n"
+                         "dp/train\n"
+                         "  nothing finished yet\n"
+                         "\n"
+                         "dp/broken\n"
+                         "  nothing finished yet\n"
+                         "\n"
+                         "dp/new\n"
+                         "  nothing finished yet\n");
+}
+END_TEST
+
+START_TEST(dump_tells_the_story) {
+        struct sheet s;
+
+        setenv("TZ", "UTC", 1);
+        tzset();
+        sheet_open(&s);
+        dump_print(&(struct dump_view){ &record_answer, &empty, "dp", "train", "host1",
+                           1700000000 * S + 5 * MS },
+                &s.page);
+        sheet_expect(&s, "dp/train on host1: 3 collectives; 12,345 older ones were dropped; memory for\n"
+                         "  records is at its limit, so fewer than 4,096 are kept\n"
+                         "time          key           kind and op        value            status\n"
+                         "22:13:00.005  \"grad/6\"      reduce MEAN        f32 4 KiB        OK\n"
+                         "              waited 300 us  ran 12 us  last R3:  R0 +0 ns  R1 +12 us  R2 +71 us\n"
+                         "              R3 +300 us\n"
+                         "22:13:01.005  \"all\"         batch_reduce SUM   17 MiB x300      OK\n"
+                         "              waited 300 us  ran 3 ms  last R3:  R0 +0 ns  R1 +12 us  R2 +71 us\n"
+                         "              R3 +300 us\n"
+                         "22:13:10.005  \"grad/7\"      reduce MEAN        f32 4 KiB        TIMEOUT\n"
+                         "              waited 2.0 s  guilty R3  last R2:  R0 +0 ns  R1 +5 us  R2 +9 us\n"
+                         "              R3 -\n");
+}
+END_TEST
+
+START_TEST(dump_of_nothing_says_so) {
+        struct sheet s;
+
+        sheet_open(&s);
+        dump_print(&(struct dump_view){ &empty, &empty, "dp", "train", "host1", 0 }, &s.page);
+        sheet_expect(&s, "dp/train on host1: 0 collectives\n");
+}
+END_TEST
+
+UNIT_MAIN("ctl-pages", 10, status_shows_who_is_missing_first, status_is_stalled_while_a_group_is,
+        status_of_nothing_says_so, status_names_missing_ranks_without_report_too, groups_show_their_replicas,
+        health_lists_the_worst_first, health_exits_by_the_worst_finding, stats_show_who_comes_last_C4,
+        dump_tells_the_story, dump_of_nothing_says_so)

@@ -1,0 +1,247 @@
+/* The engine over a fake backend: batons go and come back, slices share workers, nobody takes all of them. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+#include "base/clock.h"
+#include "engine.h"
+#include "fake-backend.h"
+#include "unit.h"
+
+struct fixture {
+        uv_loop_t loop;
+        struct config config;
+        struct fake_backend *fake;
+        struct engine *engine;
+        uint32_t n_rings;
+};
+
+static void on_ring(void *data) {
+        ((struct fixture *)data)->n_rings++;
+}
+
+static void set_up(struct fixture *f, uint32_t n_devices, uint32_t n_workers) {
+        const struct doorbell bell = { .ring = on_ring, .data = f };
+        *f = (struct fixture){ 0 };
+        config_init(&f->config);
+        f->config.n_cpu_devices = n_devices;
+        f->config.n_workers = n_workers;
+        f->fake = fake_backend_new();
+        ck_assert_int_eq(uv_loop_init(&f->loop), 0);
+        ck_assert_int_eq(engine_new(&f->engine, &f->loop, &f->config, fake_backend_ops(f->fake), &bell), 0);
+}
+
+static void tear_down(struct fixture *f) {
+        engine_stop(f->engine);
+        uv_run(&f->loop, UV_RUN_DEFAULT);
+        engine_free(f->engine);
+        ck_assert_int_eq(uv_loop_close(&f->loop), 0);
+        uv_library_shutdown(); /* libuv's own pipe for signals */
+        fake_backend_free(f->fake);
+}
+
+/* A task of n_chunks chunks, named `name`, of this uid and group. */
+static struct task *make_task(uint64_t name, uint64_t n_chunks, uint32_t uid, uint64_t group) {
+        struct task *t = engine_task_new();
+        ck_assert_ptr_nonnull(t);
+        const struct step step = {
+                .kind = STEP_COPY, .dtype = DTYPE_U8, .n_inputs = 1, .n_outputs = 1, .count = name
+        };
+        ck_assert_ptr_nonnull(plan_add_step(&t->plan, &step));
+        plan_freeze(&t->plan, 64);
+        t->plan.n_chunks = n_chunks;
+        t->plan.moved_bytes = n_chunks << 20;
+        t->uid = uid;
+        t->group = group;
+        return t;
+}
+
+static struct task *take_task(struct fixture *f) {
+        struct task *t;
+        while (!(t = engine_take_done_task(f->engine)))
+                uv_run(&f->loop, UV_RUN_ONCE);
+        return t;
+}
+
+START_TEST(a_task_runs_every_chunk_once_and_comes_back) {
+        struct fixture f;
+        set_up(&f, 1, 2);
+        struct task *t = make_task(7, 100, 1, 1);
+        t->owner = &f;
+        engine_start(f.engine, t);
+        ck_assert_uint_eq(engine_n_open(f.engine), 1);
+        ck_assert_ptr_eq(take_task(&f), t);
+        ck_assert_int_eq(t->status, STATUS_OK);
+        ck_assert_ptr_eq(t->owner, &f);
+        ck_assert_uint_eq(fake_counts(f.fake).n_chunks, 100);
+        ck_assert_uint_eq(engine_n_open(f.engine), 0);
+        ck_assert(t->started_ns > 0 && t->done_ns >= t->started_ns);
+        if (f.n_rings == 0) /* it was taken before the loop looked: the bell is under way */
+                uv_run(&f.loop, UV_RUN_ONCE);
+        ck_assert_uint_ge(f.n_rings, 1);
+        ck_assert_ptr_null(engine_take_done_task(f.engine));
+        ck_assert_uint_eq(engine_device_stats(f.engine, 0).n_tasks, 1);
+        engine_task_free(t);
+        tear_down(&f);
+}
+END_TEST
+
+START_TEST(a_large_task_is_shared_by_the_workers_and_a_small_one_is_not) {
+        struct fixture f;
+        set_up(&f, 1, 2);
+        fake_hold(f.fake, true);
+        struct task *large = make_task(1, 8, 1, 1), *small = make_task(2, 8, 1, 1);
+        engine_start(f.engine, large);
+        fake_wait_held(f.fake, 2);
+        ck_assert_uint_eq(large->n_slices, 2);
+        fake_hold(f.fake, false);
+        take_task(&f);
+        small->plan.moved_bytes = 4096;
+        engine_start(f.engine, small);
+        ck_assert_uint_eq(small->n_slices, 1);
+        take_task(&f);
+        engine_task_free(large);
+        engine_task_free(small);
+        tear_down(&f);
+}
+END_TEST
+
+/* P21: with sessions of two users, one of them never holds the last worker. */
+START_TEST(P21_one_user_never_holds_all_workers_while_another_is_there) {
+        struct fixture f;
+        set_up(&f, 1, 2);
+        engine_set_shared(f.engine, true);
+        fake_hold(f.fake, true);
+        struct task *a = make_task(1, 8, 1000, 1), *b = make_task(2, 1, 1001, 2);
+        engine_start(f.engine, a);
+        fake_wait_held(f.fake, 1);
+        engine_start(f.engine, b);
+        fake_wait_held(f.fake, 2); /* b found a worker although a has work for two */
+        uint64_t order[8];
+        ck_assert_uint_eq(fake_order(f.fake, order, 8), 2);
+        ck_assert_uint_eq(order[0], 1);
+        ck_assert_uint_eq(order[1], 2);
+        fake_hold(f.fake, false);
+        take_task(&f);
+        take_task(&f);
+        ck_assert_uint_eq(fake_counts(f.fake).n_chunks, 9);
+        engine_task_free(a);
+        engine_task_free(b);
+        tear_down(&f);
+}
+END_TEST
+
+/* P21, I3: with one worker a long task steps back at a chunk border when another waits. */
+START_TEST(P21_one_worker_yields_at_chunk_borders) {
+        struct fixture f;
+        set_up(&f, 1, 1);
+        fake_hold(f.fake, true);
+        struct task *a = make_task(1, 50, 1000, 1), *b = make_task(2, 1, 1001, 2);
+        engine_start(f.engine, a);
+        fake_wait_held(f.fake, 1);
+        engine_start(f.engine, b);
+        fake_hold(f.fake, false);
+        ck_assert_ptr_eq(take_task(&f), b);
+        ck_assert_ptr_eq(take_task(&f), a);
+        uint64_t order[64];
+        ck_assert_uint_eq(fake_order(f.fake, order, 64), 51);
+        ck_assert_uint_eq(order[1], 2);
+        engine_task_free(a);
+        engine_task_free(b);
+        tear_down(&f);
+}
+END_TEST
+
+START_TEST(a_failing_chunk_ends_the_task_and_names_the_culprit) {
+        for (uint32_t n = 1; n <= 10; n++) {
+                struct fixture f;
+                const struct memory culprit = { .session = 42, .buffer = 9 };
+                set_up(&f, 1, 1);
+                fake_fail_chunk(f.fake, n, &culprit);
+                struct task *t = make_task(1, 10, 1, 1);
+                engine_start(f.engine, t);
+                take_task(&f);
+                ck_assert_int_eq(t->status, STATUS_BAD_FD);
+                ck_assert_uint_eq(t->culprit_session, 42);
+                ck_assert_uint_eq(t->culprit_buffer, 9);
+                ck_assert_uint_eq(fake_counts(f.fake).n_chunks, n);
+                engine_start(f.engine, t); /* the worker is none the worse */
+                take_task(&f);
+                ck_assert_int_eq(t->status, STATUS_OK);
+                engine_task_free(t);
+                tear_down(&f);
+        }
+}
+END_TEST
+
+START_TEST(each_device_has_its_own_workers) {
+        struct fixture f;
+        set_up(&f, 3, 4);
+        ck_assert_uint_eq(engine_n_devices(f.engine), 3);
+        ck_assert_uint_eq(engine_device_stats(f.engine, 0).n_workers, 2);
+        ck_assert_uint_eq(engine_device_stats(f.engine, 1).n_workers, 1);
+        ck_assert_uint_eq(engine_device_stats(f.engine, 2).n_workers, 1);
+        struct task *t = make_task(1, 4, 1, 1);
+        t->plan.device = 2;
+        engine_start(f.engine, t);
+        take_task(&f);
+        ck_assert_uint_eq(engine_device_stats(f.engine, 2).n_tasks, 1);
+        ck_assert_uint_eq(engine_device_stats(f.engine, 0).n_tasks, 0);
+        engine_task_free(t);
+        tear_down(&f);
+}
+END_TEST
+
+START_TEST(chores_are_done_and_strangers_are_closed) {
+        struct fixture f;
+        int ends[2];
+        set_up(&f, 1, 1);
+        ck_assert_int_eq(pipe(ends), 0);
+        struct chore import = { .kind = CHORE_IMPORT, .uid = 1, .fd = -1, .n_bytes = 64 };
+        struct chore close_it = { .kind = CHORE_CLOSE, .uid = 1, .fd = ends[1] };
+        list_init(&import.link);
+        list_init(&close_it.link);
+        engine_do(f.engine, &import);
+        engine_do(f.engine, &close_it);
+        for (int n = 0; n < 2;)
+                if (engine_take_done_chore(f.engine))
+                        n++;
+                else
+                        uv_run(&f.loop, UV_RUN_ONCE);
+        ck_assert_int_eq(import.status, STATUS_OK);
+        ck_assert_ptr_nonnull(import.memory);
+        ck_assert_int_eq(close_it.fd, -1);
+        char byte;
+        ck_assert_int_eq(read(ends[0], &byte, 1), 0); /* the last writer is closed */
+        close(ends[0]);
+        free(import.memory);
+        tear_down(&f);
+}
+END_TEST
+
+START_TEST(stopping_finishes_what_was_given) {
+        struct fixture f;
+        set_up(&f, 1, 2);
+        struct task *tasks[20];
+        for (uint32_t i = 0; i < 20; i++) {
+                tasks[i] = make_task(i + 1, 5, 1, i);
+                engine_start(f.engine, tasks[i]);
+        }
+        engine_stop(f.engine);
+        ck_assert_uint_eq(fake_counts(f.fake).n_chunks, 100);
+        for (uint32_t i = 0; i < 20; i++)
+                ck_assert_ptr_nonnull(engine_take_done_task(f.engine));
+        uv_run(&f.loop, UV_RUN_DEFAULT);
+        engine_free(f.engine);
+        ck_assert_int_eq(uv_loop_close(&f.loop), 0);
+        uv_library_shutdown();
+        for (uint32_t i = 0; i < 20; i++)
+                engine_task_free(tasks[i]);
+        fake_backend_free(f.fake);
+}
+END_TEST
+
+UNIT_MAIN("engine", 20, a_task_runs_every_chunk_once_and_comes_back,
+        a_large_task_is_shared_by_the_workers_and_a_small_one_is_not,
+        P21_one_user_never_holds_all_workers_while_another_is_there, P21_one_worker_yields_at_chunk_borders,
+        a_failing_chunk_ends_the_task_and_names_the_culprit, each_device_has_its_own_workers,
+        chores_are_done_and_strangers_are_closed, stopping_finishes_what_was_given)

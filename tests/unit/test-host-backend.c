@@ -1,0 +1,775 @@
+/* The host backend: which descriptors it takes, what it does when the memory behind one fails, and that
+ * plans give the oracle's numbers however they are cut. */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <math.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include "backends/host/host.h"
+#include "backends/host/kernels.h"
+#include "base/fd.h"
+#include "failing.h"
+#include "oracle.h"
+#include "unit.h"
+
+#define PAGE 4096u
+
+/* --- a client's memory --- */
+
+static struct backend *new_backend(void) {
+        struct backend *b = NULL;
+        ck_assert_int_eq(host_backend_new(&b, ISA_AUTO), 0);
+        ck_assert_int_eq(b->ops->thread_init(b), 0);
+        return b;
+}
+
+static void require_guard(struct backend *b) {
+        if (b->ops->fallback(b)) {
+                b->ops->free(b);
+                unit_skip("userfaultfd is denied here");
+        }
+}
+
+/* A memfd that holds nothing but its size. */
+static int make_memfd(uint64_t n_bytes) {
+        int fd = memfd_create("client", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+        ck_assert_int_ge(fd, 0);
+        ck_assert_int_eq(ftruncate(fd, (off_t)n_bytes), 0);
+        return fd;
+}
+
+/* With pages, as libtutti makes it. */
+static int make_filled_memfd(uint64_t n_bytes) {
+        int fd = make_memfd(n_bytes);
+        if (n_bytes > 0)
+                ck_assert_int_eq(fallocate(fd, 0, 0, (off_t)n_bytes), 0);
+        return fd;
+}
+
+static void punch(int fd, uint64_t offset, uint64_t n_bytes) {
+        ck_assert_int_eq(
+                fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset, (off_t)n_bytes), 0);
+}
+
+/* Pages that the file holds, whoever pays for them. */
+static uint64_t count_pages(int fd) {
+        struct stat st;
+        ck_assert_int_eq(fstat(fd, &st), 0);
+        return (uint64_t)st.st_blocks * 512 / PAGE;
+}
+
+/* A chore that owns `fd`. */
+static struct chore import(struct backend *b, int fd, uint64_t n_bytes, enum access access) {
+        struct chore c = { .kind = CHORE_IMPORT,
+                .session = 7,
+                .buffer = 9,
+                .fd = fd,
+                .n_bytes = n_bytes,
+                .access = access };
+        list_init(&c.link);
+        b->ops->import(b, &c);
+        return c;
+}
+
+static void release(struct backend *b, struct chore *c) {
+        c->kind = CHORE_RELEASE;
+        b->ops->release(b, c);
+        ck_assert_ptr_null(c->memory);
+        ck_assert_int_eq(c->fd, -1);
+}
+
+/* Takes `fd`. The refusal says what to do in words that hold `advice`. */
+static void assert_refused(
+        int fd, uint64_t n_bytes, enum access access, enum status status, const char *advice) {
+        struct backend *b = new_backend();
+        ck_assert_int_ge(fd, 0);
+        struct chore c = import(b, fd, n_bytes, access);
+        ck_assert_str_eq(status_name(c.status), status_name(status));
+        ck_assert_ptr_null(c.memory);
+        ck_assert_msg(strstr(c.why, advice), "\"%s\" does not say \"%s\"", c.why, advice);
+        ck_assert_int_eq(c.fd, fd);
+        release(b, &c);
+        b->ops->free(b);
+}
+
+/* --- import --- */
+
+START_TEST(a_memfd_is_sealed_mapped_and_guarded) {
+        static const enum access accesses[] = { ACCESS_IN, ACCESS_OUT, ACCESS_INOUT };
+        struct backend *b = new_backend();
+        require_guard(b);
+        for (size_t i = 0; i < ARRAY_SIZE(accesses); i++) {
+                int fd = make_filled_memfd(3 * PAGE);
+                struct chore c = import(b, fd, 2 * PAGE + 1, accesses[i]);
+                ck_assert_msg(c.status == STATUS_OK, "%s", c.why);
+                ck_assert_uint_eq(c.memory->session, 7);
+                ck_assert_uint_eq(c.memory->buffer, 9);
+                ck_assert_uint_eq(c.memory->n_bytes, 2 * PAGE + 1);
+                ck_assert(c.memory->is_guarded);
+                ck_assert(fcntl(fd, F_GET_SEALS) & F_SEAL_SHRINK);
+                release(b, &c);
+        }
+        b->ops->free(b);
+}
+END_TEST
+
+START_TEST(O1_truncation_after_import_is_refused_by_the_kernel) {
+        struct backend *b = new_backend();
+        int fd = make_filled_memfd(2 * PAGE), mine = dup(fd);
+        struct chore c = import(b, fd, 2 * PAGE, ACCESS_INOUT);
+        ck_assert_int_eq(c.status, STATUS_OK);
+        ck_assert_int_eq(ftruncate(mine, PAGE), -1);
+        ck_assert_int_eq(errno, EPERM);
+        release(b, &c);
+        close(mine);
+        b->ops->free(b);
+}
+END_TEST
+
+START_TEST(O1_a_memfd_that_already_has_the_seal_is_taken) {
+        struct backend *b = new_backend();
+        int fd = make_filled_memfd(PAGE);
+        ck_assert_int_eq(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL), 0);
+        struct chore c = import(b, fd, PAGE, ACCESS_OUT);
+        ck_assert_msg(c.status == STATUS_OK, "%s", c.why);
+        release(b, &c);
+        b->ops->free(b);
+}
+END_TEST
+
+START_TEST(O1_a_regular_file_is_refused) {
+        char path[512];
+        snprintf(path, sizeof(path), "%s/file", unit_directory());
+        int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+        ck_assert_int_eq(ftruncate(fd, PAGE), 0);
+        /* On a tmpfs it has seals, but takes none. */
+        assert_refused(fd, PAGE, ACCESS_INOUT, STATUS_BAD_FD, "memfd_create(MFD_ALLOW_SEALING)");
+}
+END_TEST
+
+START_TEST(O1_a_file_of_dev_shm_is_refused) {
+        char path[] = "/dev/shm/tutti-test-XXXXXX";
+        int fd = mkostemp(path, O_CLOEXEC);
+        if (fd < 0)
+                unit_skip("no /dev/shm");
+        unlink(path);
+        ck_assert_int_eq(ftruncate(fd, PAGE), 0);
+        assert_refused(fd, PAGE, ACCESS_INOUT, STATUS_BAD_FD, "/dev/shm");
+}
+END_TEST
+
+START_TEST(O1_a_memfd_that_takes_no_seals_is_refused) {
+        int fd = memfd_create("client", MFD_CLOEXEC);
+        ck_assert_int_eq(ftruncate(fd, PAGE), 0);
+        assert_refused(fd, PAGE, ACCESS_IN, STATUS_BAD_FD, "memfd_create(MFD_ALLOW_SEALING)");
+}
+END_TEST
+
+START_TEST(O1_a_memfd_opened_read_only_is_refused) {
+        char path[64];
+        int fd = make_filled_memfd(PAGE);
+        snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+        int read_only = open(path, O_RDONLY | O_CLOEXEC);
+        close(fd);
+        assert_refused(read_only, PAGE, ACCESS_IN, STATUS_BAD_FD, "not open for reading and writing");
+}
+END_TEST
+
+START_TEST(O1_a_memfd_sealed_against_writing_is_refused) {
+        static const int seals[] = { F_SEAL_WRITE, F_SEAL_FUTURE_WRITE };
+        for (size_t i = 0; i < ARRAY_SIZE(seals); i++) {
+                int fd = make_filled_memfd(PAGE);
+                ck_assert_int_eq(fcntl(fd, F_ADD_SEALS, seals[i]), 0);
+                assert_refused(fd, PAGE, ACCESS_IN, STATUS_BAD_FD, "sealed against writing");
+        }
+}
+END_TEST
+
+START_TEST(O1_a_memfd_shorter_than_said_is_refused) {
+        assert_refused(make_filled_memfd(PAGE), PAGE + 1, ACCESS_INOUT, STATUS_INVALID, "enlarge it");
+        assert_refused(make_filled_memfd(PAGE), UINT64_MAX, ACCESS_INOUT, STATUS_INVALID, "has 4096 bytes");
+}
+END_TEST
+
+START_TEST(O1_what_is_no_memory_is_refused) {
+        int pipes[2];
+        ck_assert_int_eq(pipe2(pipes, O_CLOEXEC), 0);
+        assert_refused(pipes[0], PAGE, ACCESS_IN, STATUS_BAD_FD, "not a memfd");
+        close(pipes[1]);
+        assert_refused(open("/dev/zero", O_RDWR | O_CLOEXEC), PAGE, ACCESS_IN, STATUS_BAD_FD, "not a memfd");
+        assert_refused(open("/", O_PATH | O_CLOEXEC), PAGE, ACCESS_IN, STATUS_BAD_FD, "not a memfd");
+}
+END_TEST
+
+START_TEST(a_memfd_of_huge_pages_is_refused) {
+        int fd = memfd_create("client", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_HUGETLB);
+        if (fd < 0)
+                unit_skip("no huge pages here");
+        assert_refused(fd, 0, ACCESS_IN, STATUS_BAD_FD, "MFD_HUGETLB");
+}
+END_TEST
+
+START_TEST(no_bytes_are_a_buffer_too) {
+        struct backend *b = new_backend();
+        struct chore c = import(b, make_memfd(0), 0, ACCESS_INOUT);
+        ck_assert_int_eq(c.status, STATUS_OK);
+        ck_assert_uint_eq(c.memory->n_bytes, 0);
+        release(b, &c);
+        b->ops->free(b);
+}
+END_TEST
+
+START_TEST(memory_that_cannot_be_mapped_is_refused) {
+        /* A file may be larger than any address space. */
+        assert_refused(make_memfd(INT64_MAX - PAGE + 1), INT64_MAX - PAGE + 1, ACCESS_IN, STATUS_NO_MEMORY,
+                "mapping");
+}
+END_TEST
+
+START_TEST(every_failing_call_of_an_import_is_a_status) {
+        struct backend *b = new_backend();
+        unsigned int n_failures = 0;
+        for (unsigned int n = 1;; n++) {
+                struct chore c = { .kind = CHORE_IMPORT, .fd = make_filled_memfd(PAGE), .n_bytes = PAGE };
+                failing_call_at(FAILING_ALL, n);
+                b->ops->import(b, &c);
+                failing_call_at(FAILING_ALL, 0);
+                bool has_failed = failing_has_failed();
+                ck_assert_int_eq(c.status == STATUS_OK, !has_failed);
+                ck_assert_int_eq(c.memory != NULL, !has_failed);
+                ck_assert_int_eq(c.why[0] != '\0', has_failed);
+                release(b, &c);
+                if (!has_failed)
+                        break;
+                n_failures++;
+        }
+        ck_assert_uint_ge(n_failures, 4);
+        b->ops->free(b);
+}
+END_TEST
+
+START_TEST(a_backend_without_memory_is_an_error) {
+        struct backend *b = NULL;
+        failing_at(1);
+        ck_assert_int_eq(host_backend_new(&b, ISA_AUTO), -ENOMEM);
+        failing_at(0);
+        ck_assert_ptr_null(b);
+}
+END_TEST
+
+/* --- plans --- */
+
+#define MAX_RANKS 4
+
+/* One client buffer, mapped by both sides. */
+struct buffer {
+        struct chore chore;
+        uint8_t *data; /* the client's view */
+        uint64_t n_bytes;
+};
+
+static void buffer_init(struct buffer *buf, struct backend *b, uint64_t n_bytes, uint64_t session) {
+        int fd = make_filled_memfd(n_bytes);
+        buf->n_bytes = n_bytes;
+        buf->data = mmap(NULL, n_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+        ck_assert_ptr_ne(buf->data, MAP_FAILED);
+        buf->chore = import(b, fd, n_bytes, ACCESS_INOUT);
+        ck_assert_msg(buf->chore.status == STATUS_OK, "%s", buf->chore.why);
+        buf->chore.memory->session = session;
+}
+
+static void buffer_deinit(struct buffer *buf, struct backend *b) {
+        munmap(buf->data, buf->n_bytes);
+        release(b, &buf->chore);
+}
+
+struct spot {
+        struct buffer *buffer;
+        uint64_t offset_bytes;
+};
+
+static void add_step(struct plan *p, const struct step *step, const struct spot *places) {
+        struct step *s = plan_add_step(p, step);
+        ck_assert_ptr_nonnull(s);
+        struct operand *o = plan_inputs(p, s);
+        for (uint32_t i = 0; i < s->n_inputs + s->n_outputs; i++)
+                o[i] = (struct operand){ .memory = places[i].buffer->chore.memory,
+                        .offset_bytes = places[i].offset_bytes };
+}
+
+static enum status run_plan(struct backend *b, const struct plan *p, const struct memory **ret_culprit) {
+        for (uint64_t chunk = 0; chunk < p->n_chunks; chunk++) {
+                enum status status = b->ops->run_chunk(b, p, chunk, ret_culprit);
+                if (status != STATUS_OK)
+                        return status;
+        }
+        return STATUS_OK;
+}
+
+/* Four values one behind the other in a buffer of each rank, as a batch has them: dtype, op, odd counts. */
+struct value {
+        enum op op;
+        enum dtype dtype;
+        uint64_t count, offset_bytes;
+};
+
+static const struct value batch[] = {
+        { OP_SUM, DTYPE_F32, 100003, 4 },
+        { OP_MEAN, DTYPE_F16, 70001, 400064 },
+        { OP_MAX, DTYPE_F64, 40009, 600064 },
+        { OP_SUM, DTYPE_U8, 99991, 1000001 },
+};
+#define BATCH_BYTES (1100u * 1024)
+
+static void fill_batch(struct buffer buffers[MAX_RANKS]) {
+        for (int r = 0; r < MAX_RANKS; r++) {
+                memset(buffers[r].data, 0, BATCH_BYTES);
+                for (size_t v = 0; v < ARRAY_SIZE(batch); v++)
+                        oracle_fill(batch[v].dtype, buffers[r].data + batch[v].offset_bytes, batch[v].count,
+                                r * 100 + v);
+        }
+}
+
+/* What each rank's buffer must hold afterwards, for the values and for the gaps between them. */
+static void expect_batch(struct buffer buffers[MAX_RANKS], uint8_t *expected) {
+        memset(expected, 0, BATCH_BYTES);
+        for (size_t v = 0; v < ARRAY_SIZE(batch); v++) {
+                const void *inputs[MAX_RANKS];
+                for (int r = 0; r < MAX_RANKS; r++)
+                        inputs[r] = buffers[r].data + batch[v].offset_bytes;
+                oracle_reduce(batch[v].op, batch[v].dtype, inputs, MAX_RANKS,
+                        expected + batch[v].offset_bytes, batch[v].count, MAX_RANKS);
+        }
+}
+
+/* In place at every rank. */
+static void plan_batch(struct plan *p, struct buffer buffers[MAX_RANKS]) {
+        for (size_t v = 0; v < ARRAY_SIZE(batch); v++) {
+                struct spot places[2 * MAX_RANKS];
+                for (int i = 0; i < 2 * MAX_RANKS; i++)
+                        places[i] = (struct spot){ &buffers[i % MAX_RANKS], batch[v].offset_bytes };
+                add_step(p,
+                        &(struct step){ .kind = STEP_REDUCE,
+                                .op = batch[v].op,
+                                .dtype = batch[v].dtype,
+                                .n_inputs = MAX_RANKS,
+                                .n_outputs = MAX_RANKS,
+                                .divisor = MAX_RANKS,
+                                .count = batch[v].count },
+                        places);
+        }
+}
+
+static void assert_batch(struct buffer buffers[MAX_RANKS], const uint8_t *expected, const char *how) {
+        uint64_t end = 0;
+        for (size_t v = 0; v < ARRAY_SIZE(batch); v++) {
+                const uint8_t *want = expected + batch[v].offset_bytes;
+                const uint8_t *got = buffers[0].data + batch[v].offset_bytes;
+                ptrdiff_t i = oracle_difference(batch[v].dtype, got, want, batch[v].count);
+                ck_assert_msg(i < 0, "%s: value %zu, element %td", how, v, i);
+                for (uint64_t gap = end; gap < batch[v].offset_bytes; gap++)
+                        ck_assert_uint_eq(buffers[0].data[gap], 0);
+                end = batch[v].offset_bytes + batch[v].count * dtype_bytes(batch[v].dtype);
+        }
+        for (int r = 1; r < MAX_RANKS; r++)
+                ck_assert_mem_eq(buffers[r].data, buffers[0].data, BATCH_BYTES);
+}
+
+START_TEST(D6_D7_a_batch_gives_the_same_bits_in_chunks_of_any_size) {
+        static const uint64_t chunk_bytes[] = { 4096, 8192, 65536, 64, 100032, 1 << 20, 1 << 30 };
+        struct backend *b = new_backend();
+        struct buffer buffers[MAX_RANKS];
+        uint8_t *expected = malloc(BATCH_BYTES);
+        struct plan p;
+        const struct memory *culprit = NULL;
+        ck_assert_ptr_nonnull(expected);
+        plan_init(&p);
+        for (int r = 0; r < MAX_RANKS; r++)
+                buffer_init(&buffers[r], b, BATCH_BYTES, r);
+        for (size_t i = 0; i < ARRAY_SIZE(chunk_bytes); i++) {
+                char how[64];
+                snprintf(how, sizeof(how), "chunks of %llu", (unsigned long long)chunk_bytes[i]);
+                fill_batch(buffers);
+                expect_batch(buffers, expected);
+                plan_reset(&p);
+                plan_batch(&p, buffers);
+                plan_freeze(&p, chunk_bytes[i]);
+                ck_assert_int_eq(run_plan(b, &p, &culprit), STATUS_OK);
+                assert_batch(buffers, expected, how);
+        }
+        for (int r = 0; r < MAX_RANKS; r++)
+                buffer_deinit(&buffers[r], b);
+        plan_deinit(&p);
+        free(expected);
+        b->ops->free(b);
+}
+END_TEST
+
+START_TEST(a_broadcast_copies_to_every_place) {
+        struct backend *b = new_backend();
+        struct buffer root, other;
+        struct plan p;
+        const struct memory *culprit = NULL;
+        buffer_init(&root, b, 20000, 1);
+        buffer_init(&other, b, 20000, 2);
+        oracle_fill(DTYPE_F64, root.data + 8, 2001, 5);
+        memset(other.data, 0x11, 20000);
+        plan_init(&p);
+        add_step(&p,
+                &(struct step){
+                        .kind = STEP_COPY, .dtype = DTYPE_F64, .n_inputs = 1, .n_outputs = 2, .count = 2001 },
+                (struct spot[]){ { &root, 8 }, { &root, 8 }, { &other, 16 } });
+        plan_freeze(&p, 4096);
+        ck_assert_int_eq(run_plan(b, &p, &culprit), STATUS_OK);
+        ck_assert_mem_eq(other.data + 16, root.data + 8, 2001 * 8);
+        ck_assert_uint_eq(other.data[15], 0x11);
+        ck_assert_uint_eq(other.data[16 + 2001 * 8], 0x11);
+        plan_deinit(&p);
+        buffer_deinit(&root, b);
+        buffer_deinit(&other, b);
+        b->ops->free(b);
+}
+END_TEST
+
+/* --- holes --- */
+
+/* Two inputs and an output of one rank each, f32 SUM. */
+struct trio {
+        struct backend *backend;
+        struct buffer buffers[3];
+        struct plan plan;
+        const struct memory *culprit;
+};
+
+#define TRIO_PAGES 64u
+#define TRIO_BYTES (TRIO_PAGES * PAGE)
+
+static void trio_init(struct trio *t) {
+        *t = (struct trio){ .backend = new_backend() };
+        require_guard(t->backend);
+        for (int i = 0; i < 3; i++) {
+                buffer_init(&t->buffers[i], t->backend, TRIO_BYTES, 10 + i);
+                for (uint32_t k = 0; k < TRIO_BYTES / 4; k++)
+                        ((float *)t->buffers[i].data)[k] = (float)(i + 1);
+        }
+        plan_init(&t->plan);
+        add_step(&t->plan,
+                &(struct step){ .kind = STEP_REDUCE,
+                        .op = OP_SUM,
+                        .dtype = DTYPE_F32,
+                        .n_inputs = 2,
+                        .n_outputs = 1,
+                        .count = TRIO_BYTES / 4 },
+                (struct spot[]){ { &t->buffers[0], 0 }, { &t->buffers[1], 0 }, { &t->buffers[2], 0 } });
+        plan_freeze(&t->plan, 65536);
+}
+
+static void trio_deinit(struct trio *t) {
+        plan_deinit(&t->plan);
+        for (int i = 0; i < 3; i++)
+                buffer_deinit(&t->buffers[i], t->backend);
+        t->backend->ops->free(t->backend);
+}
+
+static enum status trio_run(struct trio *t) {
+        return run_plan(t->backend, &t->plan, &t->culprit);
+}
+
+START_TEST(P16_a_hole_ends_the_run_and_names_its_owner) {
+        for (int guilty = 0; guilty < 3; guilty++) {
+                struct trio t;
+                trio_init(&t);
+                ck_assert_int_eq(trio_run(&t), STATUS_OK);
+                ck_assert(((float *)t.buffers[2].data)[TRIO_BYTES / 4 - 1] == 3.0f);
+
+                int fd = t.buffers[guilty].chore.fd;
+                punch(fd, 40 * PAGE, 3 * PAGE);
+                uint64_t n_pages = count_pages(fd);
+                for (int again = 0; again < 3; again++) {
+                        t.culprit = NULL;
+                        ck_assert_int_eq(trio_run(&t), STATUS_BAD_FD);
+                        ck_assert_ptr_eq(t.culprit, t.buffers[guilty].chore.memory);
+                        ck_assert_uint_eq(t.culprit->session, 10 + guilty);
+                }
+                /* Nobody paid for the hole. */
+                ck_assert_uint_eq(count_pages(fd), n_pages);
+
+                ck_assert_int_eq(fallocate(fd, 0, 0, TRIO_BYTES), 0);
+                ck_assert_int_eq(trio_run(&t), STATUS_OK);
+                trio_deinit(&t);
+        }
+}
+END_TEST
+
+/* 64 MiB of nothing: import maps it, a run fails, no page is made. */
+START_TEST(P16_memory_that_was_never_filled_costs_nothing) {
+        uint64_t n_bytes = 64u << 20;
+        struct backend *b = new_backend();
+        require_guard(b);
+        struct rusage before, after;
+        struct buffer buf = { .n_bytes = n_bytes };
+        struct plan p;
+        const struct memory *culprit = NULL;
+        ck_assert_int_eq(getrusage(RUSAGE_SELF, &before), 0);
+        buf.chore = import(b, make_memfd(n_bytes), n_bytes, ACCESS_INOUT);
+        ck_assert_msg(buf.chore.status == STATUS_OK, "%s", buf.chore.why);
+        plan_init(&p);
+        add_step(&p,
+                &(struct step){ .kind = STEP_REDUCE,
+                        .op = OP_MAX,
+                        .dtype = DTYPE_F32,
+                        .n_inputs = 1,
+                        .n_outputs = 1,
+                        .count = n_bytes / 4 },
+                (struct spot[]){ { &buf, 0 }, { &buf, 0 } });
+        plan_freeze(&p, 65536);
+        for (uint64_t chunk = 0; chunk < p.n_chunks; chunk += 97)
+                ck_assert_int_eq(b->ops->run_chunk(b, &p, chunk, &culprit), STATUS_BAD_FD);
+        ck_assert_uint_eq(count_pages(buf.chore.fd), 0);
+        ck_assert_int_eq(getrusage(RUSAGE_SELF, &after), 0);
+        ck_assert_int_lt(after.ru_maxrss - before.ru_maxrss, 16384);
+        plan_deinit(&p);
+        release(b, &buf.chore);
+        b->ops->free(b);
+}
+END_TEST
+
+/* What exists is mapped at once: a first run takes hardly a fault. */
+START_TEST(existing_pages_are_mapped_by_the_import) {
+        struct trio t;
+        struct rusage before, after;
+        trio_init(&t);
+        ck_assert_int_eq(getrusage(RUSAGE_THREAD, &before), 0);
+        ck_assert_int_eq(trio_run(&t), STATUS_OK);
+        ck_assert_int_eq(getrusage(RUSAGE_THREAD, &after), 0);
+        ck_assert_int_lt(after.ru_minflt - before.ru_minflt, TRIO_PAGES / 2);
+        trio_deinit(&t);
+}
+END_TEST
+
+/* Several threads at once, each with its own hole: each finds its own culprit. */
+static void *run_trio(void *arg) {
+        struct trio *t = arg;
+        ck_assert_int_eq(t->backend->ops->thread_init(t->backend), 0);
+        for (int i = 0; i < 100; i++) {
+                t->culprit = NULL;
+                if (trio_run(t) != STATUS_BAD_FD || !t->culprit)
+                        return NULL;
+        }
+        return t;
+}
+
+START_TEST(P16_threads_are_guarded_one_by_one) {
+        struct trio trios[4];
+        pthread_t threads[4];
+        sigset_t all;
+        sigfillset(&all);
+        /* As in tuttid, whose threads are born with every signal blocked; thread_init lets SIGBUS through. */
+        ck_assert_int_eq(pthread_sigmask(SIG_BLOCK, &all, NULL), 0);
+        for (int i = 0; i < 4; i++) {
+                trio_init(&trios[i]);
+                punch(trios[i].buffers[i % 3].chore.fd, PAGE * i, PAGE);
+        }
+        ck_assert_int_eq(pthread_sigmask(SIG_BLOCK, &all, NULL), 0);
+        for (int i = 0; i < 4; i++)
+                ck_assert_int_eq(pthread_create(&threads[i], NULL, run_trio, &trios[i]), 0);
+        for (int i = 0; i < 4; i++) {
+                void *result = NULL;
+                pthread_join(threads[i], &result);
+                ck_assert_ptr_eq(result, &trios[i]);
+                ck_assert_ptr_eq(trios[i].culprit, trios[i].buffers[i % 3].chore.memory);
+        }
+        ck_assert_int_eq(pthread_sigmask(SIG_UNBLOCK, &all, NULL), 0);
+        for (int i = 0; i < 4; i++)
+                trio_deinit(&trios[i]);
+}
+END_TEST
+
+/* How a child ends that meets SIGBUS by `cause`. */
+static int status_of_child(void (*cause)(struct trio *t)) {
+        struct trio t;
+        int status = 0;
+        trio_init(&t);
+        pid_t pid = fork();
+        ck_assert_int_ge(pid, 0);
+        if (pid == 0) {
+                struct rlimit none = { 0, 0 };
+                setrlimit(RLIMIT_CORE, &none);
+                cause(&t);
+                _exit(0);
+        }
+        ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+        trio_deinit(&t);
+        return status;
+}
+
+static void fault_outside_a_run(struct trio *t) {
+        int fd = make_memfd(PAGE);
+        volatile char *p = mmap(NULL, PAGE, PROT_READ, MAP_SHARED, fd, 0);
+        (void)t;
+        ck_assert_int_eq(ftruncate(fd, 0), 0);
+        (void)*p;
+}
+
+static void receive_the_signal(struct trio *t) {
+        (void)t;
+        kill(getpid(), SIGBUS);
+}
+
+/* A sanitizer's handler, which was there before ours, ends the process with an exit code. */
+START_TEST(other_bus_errors_end_the_process_as_ever) {
+        void (*const causes[])(struct trio *) = { fault_outside_a_run, receive_the_signal };
+        for (size_t i = 0; i < ARRAY_SIZE(causes); i++) {
+                int status = status_of_child(causes[i]);
+                ck_assert_msg((WIFSIGNALED(status) && WTERMSIG(status) == SIGBUS) ||
+                                      (WIFEXITED(status) && WEXITSTATUS(status) > 0),
+                        "cause %zu: wait status %#x", i, (unsigned int)status);
+        }
+}
+END_TEST
+
+/* --- without userfaultfd --- */
+
+/* From here on this process (the test's own) may not make one. */
+static void deny_userfaultfd(void) {
+        struct sock_filter filter[] = {
+                BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+                BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_userfaultfd, 0, 1),
+                BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+                BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+        };
+        struct sock_fprog program = { .len = ARRAY_SIZE(filter), .filter = filter };
+        ck_assert_int_eq(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+        ck_assert_int_eq(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program), 0);
+}
+
+START_TEST(P16_where_userfaultfd_is_denied_it_says_so_and_works) {
+        char text[128];
+        deny_userfaultfd();
+        struct backend *b = new_backend();
+        ck_assert_str_eq(b->ops->fallback(b), "unguarded: userfaultfd is denied (EPERM)");
+        b->ops->describe(b, text, sizeof(text));
+        ck_assert_ptr_nonnull(strstr(text, "unguarded"));
+
+        struct buffer buf;
+        struct plan p;
+        const struct memory *culprit = NULL;
+        buffer_init(&buf, b, PAGE, 1);
+        ck_assert(!buf.chore.memory->is_guarded);
+        memset(buf.data, 5, PAGE);
+        plan_init(&p);
+        add_step(&p,
+                &(struct step){ .kind = STEP_REDUCE,
+                        .op = OP_SUM,
+                        .dtype = DTYPE_U8,
+                        .n_inputs = 2,
+                        .n_outputs = 1,
+                        .count = PAGE },
+                (struct spot[]){ { &buf, 0 }, { &buf, 0 }, { &buf, 0 } });
+        plan_freeze(&p, 4096);
+        ck_assert_int_eq(run_plan(b, &p, &culprit), STATUS_OK);
+        ck_assert_uint_eq(buf.data[PAGE - 1], 10);
+
+        /* Holes are filled by a run at the earliest, never by the import. */
+        struct chore empty = import(b, make_memfd(16 * PAGE), 16 * PAGE, ACCESS_INOUT);
+        ck_assert_int_eq(empty.status, STATUS_OK);
+        ck_assert_uint_eq(count_pages(empty.fd), 0);
+        release(b, &empty);
+        plan_deinit(&p);
+        buffer_deinit(&buf, b);
+        b->ops->free(b);
+}
+END_TEST
+
+/* --- floating point, and what it says of itself --- */
+
+#ifdef __SSE__
+#include <xmmintrin.h>
+
+#define FLUSH_AND_ROUND_DOWN 0xbfc0u /* FTZ, DAZ, towards minus infinity, all masked */
+
+START_TEST(P11_the_callers_floating_point_state_changes_no_bit_and_comes_back) {
+        struct trio t;
+        trio_init(&t);
+        float *in0 = (float *)t.buffers[0].data, *in1 = (float *)t.buffers[1].data;
+        float *out = (float *)t.buffers[2].data;
+        in0[0] = 0x1p-140f, in1[0] = 0x1p-141f;    /* subnormals */
+        in0[1] = 0x1p-126f, in1[1] = -0x1.8p-127f; /* a subnormal of normals */
+        in0[2] = 1, in1[2] = 0x1.8p-24f;           /* rounds up */
+        _mm_setcsr(FLUSH_AND_ROUND_DOWN);
+        enum status status = trio_run(&t);
+        unsigned int state = _mm_getcsr();
+        _mm_setcsr(0x1f80);
+        ck_assert_int_eq(status, STATUS_OK);
+        ck_assert_uint_eq(state & ~0x3fu, FLUSH_AND_ROUND_DOWN);
+        ck_assert(out[0] == 0x1.8p-140f);
+        ck_assert(out[1] == 0x1p-128f);
+        ck_assert(out[2] == 1 + 0x1p-23f);
+
+        punch(t.buffers[0].chore.fd, 0, PAGE);
+        _mm_setcsr(FLUSH_AND_ROUND_DOWN);
+        status = trio_run(&t);
+        state = _mm_getcsr();
+        _mm_setcsr(0x1f80);
+        ck_assert_int_eq(status, STATUS_BAD_FD);
+        ck_assert_uint_eq(state & ~0x3fu, FLUSH_AND_ROUND_DOWN);
+        trio_deinit(&t);
+}
+END_TEST
+#else
+START_TEST(P11_the_callers_floating_point_state_changes_no_bit_and_comes_back) {
+        unit_skip("says its state in MXCSR only on x86");
+}
+END_TEST
+#endif
+
+START_TEST(it_describes_itself) {
+        char text[128], expected[128];
+        for (enum isa isa = ISA_SCALAR; isa <= kernels_isa(ISA_AUTO); isa++) {
+                struct backend *b = NULL;
+                ck_assert_int_eq(host_backend_new(&b, isa), 0);
+                ck_assert_str_eq(b->ops->name, "host");
+                b->ops->describe(b, text, sizeof(text));
+                snprintf(expected, sizeof(expected), "%s, %s", isa_name(isa),
+                        b->ops->fallback(b) ? "unguarded" : "guarded by userfaultfd");
+                ck_assert_str_eq(text, expected);
+                b->ops->free(b);
+        }
+}
+END_TEST
+
+START_TEST(freeing_nothing_is_harmless) {
+        struct backend *b = new_backend();
+        struct chore c = { .kind = CHORE_RELEASE, .fd = -1 };
+        b->ops->release(b, &c);
+        ck_assert_int_eq(c.fd, -1);
+        b->ops->free(b);
+}
+END_TEST
+
+UNIT_MAIN("host-backend", 20, a_memfd_is_sealed_mapped_and_guarded,
+        O1_truncation_after_import_is_refused_by_the_kernel, O1_a_memfd_that_already_has_the_seal_is_taken,
+        O1_a_regular_file_is_refused, O1_a_file_of_dev_shm_is_refused,
+        O1_a_memfd_that_takes_no_seals_is_refused, O1_a_memfd_opened_read_only_is_refused,
+        O1_a_memfd_sealed_against_writing_is_refused, O1_a_memfd_shorter_than_said_is_refused,
+        O1_what_is_no_memory_is_refused, a_memfd_of_huge_pages_is_refused, no_bytes_are_a_buffer_too,
+        memory_that_cannot_be_mapped_is_refused, every_failing_call_of_an_import_is_a_status,
+        a_backend_without_memory_is_an_error, D6_D7_a_batch_gives_the_same_bits_in_chunks_of_any_size,
+        a_broadcast_copies_to_every_place, P16_a_hole_ends_the_run_and_names_its_owner,
+        P16_memory_that_was_never_filled_costs_nothing, existing_pages_are_mapped_by_the_import,
+        P16_threads_are_guarded_one_by_one, other_bus_errors_end_the_process_as_ever,
+        P16_where_userfaultfd_is_denied_it_says_so_and_works,
+        P11_the_callers_floating_point_state_changes_no_bit_and_comes_back, it_describes_itself,
+        freeing_nothing_is_harmless)

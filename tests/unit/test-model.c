@@ -1,0 +1,195 @@
+/* The words: their names and tables, keys and spans. That they are numbered as on the wire is asserted where
+ * both are seen, in the codec. */
+#include <string.h>
+#include "model/dtype.h"
+#include "model/error.h"
+#include "model/field.h"
+#include "model/key.h"
+#include "model/op.h"
+#include "model/signature.h"
+#include "model/span.h"
+#include "model/status.h"
+#include "unit.h"
+
+static const struct {
+        enum dtype dtype;
+        const char *name;
+        size_t n_bytes;
+        bool is_integer, is_float, is_supported;
+} dtypes[] = {
+        { DTYPE_UNSPECIFIED, "unspecified", 0, false, false, false },
+        { DTYPE_U8, "u8", 1, true, false, true },
+        { DTYPE_I8, "i8", 1, true, false, false },
+        { DTYPE_U16, "u16", 2, true, false, false },
+        { DTYPE_I16, "i16", 2, true, false, false },
+        { DTYPE_U32, "u32", 4, true, false, false },
+        { DTYPE_I32, "i32", 4, true, false, true },
+        { DTYPE_U64, "u64", 8, true, false, false },
+        { DTYPE_I64, "i64", 8, true, false, true },
+        { DTYPE_F16, "f16", 2, false, true, true },
+        { DTYPE_BF16, "bf16", 2, false, true, true },
+        { DTYPE_F32, "f32", 4, false, true, true },
+        { DTYPE_F64, "f64", 8, false, true, true },
+        { DTYPE_BOOL, "bool", 1, false, false, false },
+        { DTYPE_C64, "c64", 8, false, false, false },
+        { DTYPE_C128, "c128", 16, false, false, false },
+        { N_DTYPE, "?", 0, false, false, false },
+        { (enum dtype) - 1, "?", 0, false, false, false },
+};
+
+START_TEST(dtypes_have_name_size_and_family) {
+        ck_assert_uint_eq(ARRAY_SIZE(dtypes), N_DTYPE + 2);
+        for (size_t i = 0; i < ARRAY_SIZE(dtypes); i++) {
+                ck_assert_str_eq(dtype_name(dtypes[i].dtype), dtypes[i].name);
+                ck_assert_uint_eq(dtype_bytes(dtypes[i].dtype), dtypes[i].n_bytes);
+                ck_assert_int_eq(dtype_is_integer(dtypes[i].dtype), dtypes[i].is_integer);
+                ck_assert_int_eq(dtype_is_float(dtypes[i].dtype), dtypes[i].is_float);
+                ck_assert_int_eq(dtype_is_supported(dtypes[i].dtype), dtypes[i].is_supported);
+        }
+}
+END_TEST
+
+START_TEST(ops_on_dtypes) {
+        for (unsigned int op = 0; op <= N_OP; op++)
+                for (unsigned int dtype = 0; dtype <= N_DTYPE; dtype++) {
+                        bool everywhere = op == OP_SUM || op == OP_MIN || op == OP_MAX;
+                        bool on_floats = op == OP_MEAN && dtype_is_float((enum dtype)dtype);
+                        ck_assert_int_eq(op_is_supported((enum op)op, (enum dtype)dtype),
+                                dtype_is_supported((enum dtype)dtype) && (everywhere || on_floats));
+                }
+}
+END_TEST
+
+START_TEST(D3_the_text_of_what_works_names_every_supported_dtype) {
+        for (unsigned int dtype = 0; dtype < N_DTYPE; dtype++) {
+                char word[16] = " ";
+                strcat(word, dtype_name((enum dtype)dtype));
+                ck_assert_int_eq(
+                        strstr(op_supported_text(), word) != NULL, dtype_is_supported((enum dtype)dtype));
+        }
+        ck_assert_str_eq(op_supported_text(),
+                "SUM, MIN, MAX on u8 i32 i64 f16 bf16 f32 f64; MEAN on f16 bf16 f32 f64");
+}
+END_TEST
+
+/* Names of an enum: in order, none missing, none twice. */
+static void check_names(const char *(*name)(unsigned int), const char *expected) {
+        char all[1024] = "";
+        for (unsigned int i = 0; strcmp(name(i), "?") != 0; i++) {
+                strcat(all, i ? " " : "");
+                for (const char *p = name(i); *p; p++)
+                        strncat(all, *p == ' ' ? "-" : p, 1);
+        }
+        ck_assert_str_eq(all, expected);
+        ck_assert_str_eq(name(UINT32_MAX), "?");
+}
+
+static const char *op_at(unsigned int i) {
+        return op_name((enum op)i);
+}
+static const char *kind_at(unsigned int i) {
+        return kind_name((enum kind)i);
+}
+static const char *field_at(unsigned int i) {
+        return field_name((enum field)i);
+}
+static const char *status_at(unsigned int i) {
+        return status_name((enum status)i);
+}
+static const char *loss_at(unsigned int i) {
+        return loss_name((enum loss)i);
+}
+static const char *state_at(unsigned int i) {
+        return process_state_name((enum process_state)i);
+}
+
+START_TEST(every_word_has_its_name) {
+        check_names(op_at, "unspecified SUM MEAN PROD MIN MAX BAND BOR BXOR LAND LOR");
+        check_names(kind_at,
+                "unspecified reduce broadcast batch_reduce barrier gather reduce_scatter merge_call");
+        check_names(status_at,
+                "OK INVALID UNSUPPORTED MISMATCH ALREADY_PENDING TIMEOUT EXPIRED ABORTED CANCELLED "
+                "PEER_REFUSED REPLICA_LOST LEFT OUTPUT_LOST QUOTA LIMIT PERMISSION VERSION BAD_FD "
+                "NOT_FOUND NO_MEMORY BUSY FORKED NO_DAEMON DAEMON_LOST DRAINING DEVICE_LOST INTERNAL");
+        check_names(field_at,
+                "unspecified kind op root dtype output-dtype shape layout destinations batch-length options "
+                "world-size rank buffer offset strides overlap data key group job access size descriptor "
+                "entries timeout membership version");
+        check_names(loss_at, "unspecified died disconnected ejected went");
+        check_names(state_at, "unknown alive stopped dead absent");
+        ck_assert_str_eq(status_name(STATUS_PENDING), "PENDING");
+}
+END_TEST
+
+/* --- keys --- */
+
+static void check_key(const struct key *k, const char *expected) {
+        char buf[1024];
+        struct text t;
+        text_init(&t, buf, sizeof(buf));
+        key_print(k, &t);
+        ck_assert_str_eq(buf, expected);
+}
+
+START_TEST(keys_are_names_or_numbers_and_never_collide) {
+        struct key name, zero = key_sequence(0), one = key_sequence(1), other;
+        ck_assert(key_name(&name, "grad/7", 6));
+        ck_assert(key_name(&other, "grad/8", 6));
+        ck_assert(key_is_equal(&name, &name) && !key_is_equal(&name, &other));
+        ck_assert(!key_is_equal(&zero, &one) && key_is_equal(&zero, &zero) && !key_is_equal(&zero, &name));
+        ck_assert(key_name(&other, "0", 1));
+        ck_assert(!key_is_equal(&other, &zero));
+        ck_assert(key_name(&other, "grad/7\0", 7));
+        ck_assert(!key_is_equal(&other, &name));
+        check_key(&name, "\"grad/7\"");
+        check_key(&one, "#1");
+}
+END_TEST
+
+START_TEST(keys_have_1_to_128_bytes) {
+        char bytes[MAX_KEY_BYTES + 1];
+        struct key k = key_sequence(3);
+        memset(bytes, 'k', sizeof(bytes));
+        ck_assert(!key_name(&k, bytes, 0));
+        ck_assert(!key_name(&k, bytes, MAX_KEY_BYTES + 1));
+        ck_assert_uint_eq(k.sequence, 3);
+        ck_assert(key_name(&k, bytes, MAX_KEY_BYTES));
+        ck_assert_uint_eq(k.n_bytes, MAX_KEY_BYTES);
+        ck_assert_int_eq(memcmp(k.bytes, bytes, MAX_KEY_BYTES), 0);
+        ck_assert(key_name(&k, "\n", 1));
+        check_key(&k, "\"\\x0a\"");
+}
+END_TEST
+
+/* --- spans --- */
+
+START_TEST(spans_fit_or_are_refused) {
+        struct span s;
+        ck_assert(span_make(8, 4, 4, 24, &s));
+        ck_assert_uint_eq(s.offset_bytes, 8);
+        ck_assert_uint_eq(s.n_bytes, 16);
+        ck_assert_uint_eq(span_end(&s), 24);
+        ck_assert(!span_make(8, 4, 4, 23, &s));  /* one byte short */
+        ck_assert(!span_make(6, 1, 4, 64, &s));  /* not aligned to its elements */
+        ck_assert(span_make(6, 1, 2, 64, &s));   /* any element-aligned offset works */
+        ck_assert(!span_make(0, 1, 0, 64, &s));  /* no element size */
+        ck_assert(span_make(64, 0, 4, 64, &s));  /* nothing, at the end */
+        ck_assert(!span_make(68, 0, 4, 64, &s)); /* nothing, beyond it */
+        ck_assert(!span_make(0, UINT64_MAX / 4 + 1, 4, UINT64_MAX, &s));
+        ck_assert(!span_make(UINT64_MAX - 7, 2, 8, UINT64_MAX, &s));
+        ck_assert_uint_eq(s.offset_bytes, 64); /* untouched by refusals */
+}
+END_TEST
+
+START_TEST(spans_overlap_when_they_share_a_byte) {
+        struct span a = { 0, 8 }, b = { 8, 8 }, c = { 7, 2 }, none = { 4, 0 };
+        ck_assert(!span_overlaps(&a, &b) && !span_overlaps(&b, &a));
+        ck_assert(span_overlaps(&a, &c) && span_overlaps(&c, &b) && span_overlaps(&a, &a));
+        ck_assert(!span_overlaps(&a, &none) && !span_overlaps(&none, &a) && !span_overlaps(&none, &none));
+}
+END_TEST
+
+UNIT_MAIN("model", 5, dtypes_have_name_size_and_family, ops_on_dtypes,
+        D3_the_text_of_what_works_names_every_supported_dtype, every_word_has_its_name,
+        keys_are_names_or_numbers_and_never_collide, keys_have_1_to_128_bytes, spans_fit_or_are_refused,
+        spans_overlap_when_they_share_a_byte)

@@ -1,0 +1,542 @@
+/* What a half must keep by itself, and what halves must agree on. The mutation test of P4 is at the end:
+ * every field that is compared is changed in one half, and found. */
+#include "model/signature.h"
+#include <stdlib.h>
+#include <string.h>
+#include "unit.h"
+
+#define WORLD 4
+
+/* A half of R1 in a world of four. */
+struct half {
+        struct signature signature;
+        struct entry entries[3];
+};
+
+static struct entry plain_entry(void) {
+        return (struct entry){ .dtype = DTYPE_F32,
+                .destination = DESTINATION_ALL,
+                .n_dims = 2,
+                .shape = { 1024, 10 },
+                .input = { .buffer = 1 },
+                .output = { .buffer = 2 } };
+}
+
+static struct half half_of(enum kind kind) {
+        bool reduces = kind == KIND_REDUCE || kind == KIND_BATCH_REDUCE;
+        struct half h = { .signature = { .kind = kind,
+                                  .op = reduces ? OP_SUM : OP_UNSPECIFIED,
+                                  .n_entries = kind == KIND_BATCH_REDUCE ? 3 : kind != KIND_BARRIER } };
+        for (size_t i = 0; i < ARRAY_SIZE(h.entries); i++)
+                h.entries[i] = plain_entry();
+        return h;
+}
+
+static void check_ok(const struct half *h) {
+        struct error e;
+        error_init(&e, STATUS_OK);
+        ck_assert_msg(signature_check(&h->signature, h->entries, 1, WORLD, &e) == STATUS_OK, "%s", e.detail);
+        ck_assert_int_eq(e.status, STATUS_OK);
+        ck_assert_int_eq(e.entry, -1);
+}
+
+/* Refused with this status and field; the detail holds `word`. */
+static void check_refused(const struct half *h, enum status status, enum field field, const char *word) {
+        struct error e;
+        error_init(&e, STATUS_OK);
+        ck_assert_int_eq(signature_check(&h->signature, h->entries, 1, WORLD, &e), status);
+        ck_assert_int_eq(e.status, status);
+        ck_assert_int_eq(e.field, field);
+        ck_assert_msg(strstr(e.detail, word) != NULL, "\"%s\" is not in \"%s\"", word, e.detail);
+}
+
+/* --- the head --- */
+
+START_TEST(the_four_kinds_are_taken) {
+        for (enum kind kind = KIND_REDUCE; kind <= KIND_BARRIER; kind++) {
+                struct half h = half_of(kind);
+                check_ok(&h);
+        }
+}
+END_TEST
+
+START_TEST(other_kinds_are_not_done) {
+        struct half h = half_of(KIND_REDUCE);
+        h.signature.kind = KIND_UNSPECIFIED;
+        check_refused(&h, STATUS_INVALID, FIELD_KIND, "reduce, broadcast, batch_reduce or barrier");
+        for (unsigned int kind = KIND_GATHER; kind <= N_KIND; kind++) {
+                h.signature.kind = (enum kind)kind;
+                check_refused(&h, STATUS_UNSUPPORTED, FIELD_KIND, kind_name((enum kind)kind));
+        }
+}
+END_TEST
+
+START_TEST(D18_there_is_no_default_op) {
+        struct half h = half_of(KIND_REDUCE);
+        h.signature.op = OP_UNSPECIFIED;
+        check_refused(&h, STATUS_INVALID, FIELD_OP, "there is no default op: say SUM, MEAN, MIN or MAX");
+        struct half batch = half_of(KIND_BATCH_REDUCE);
+        batch.signature.op = OP_UNSPECIFIED;
+        check_refused(&batch, STATUS_INVALID, FIELD_OP, "no default op");
+}
+END_TEST
+
+START_TEST(D3_ops_that_are_not_done_are_refused_with_the_list) {
+        static const enum op not_done[] = { OP_PROD, OP_BAND, OP_BOR, OP_BXOR, OP_LAND, OP_LOR, N_OP };
+        struct half h = half_of(KIND_REDUCE);
+        for (size_t i = 0; i < ARRAY_SIZE(not_done); i++) {
+                h.signature.op = not_done[i];
+                check_refused(&h, STATUS_UNSUPPORTED, FIELD_OP, op_supported_text());
+        }
+        for (enum op op = OP_SUM; op <= OP_MAX; op++) {
+                if (op == OP_PROD)
+                        continue;
+                h.signature.op = op;
+                check_ok(&h);
+        }
+}
+END_TEST
+
+START_TEST(broadcast_and_barrier_take_no_op) {
+        struct half h = half_of(KIND_BROADCAST), barrier = half_of(KIND_BARRIER);
+        h.signature.op = OP_SUM;
+        check_refused(&h, STATUS_INVALID, FIELD_OP,
+                "a broadcast combines nothing and takes no op, but SUM was given");
+        barrier.signature.op = OP_MAX;
+        check_refused(&barrier, STATUS_INVALID, FIELD_OP, "a barrier");
+}
+END_TEST
+
+START_TEST(a_root_is_inside_the_world) {
+        struct half h = half_of(KIND_BROADCAST);
+        h.signature.root = WORLD - 1;
+        check_ok(&h);
+        h.signature.root = WORLD;
+        check_refused(
+                &h, STATUS_INVALID, FIELD_ROOT, "root 4 is outside the world of 4; its ranks are 0 to 3");
+}
+END_TEST
+
+START_TEST(options_that_are_not_done_are_refused) {
+        static const struct {
+                struct options options;
+                const char *word;
+        } table[] = {
+                { { .rounding = ROUNDING_TRUNC }, "rounding (trunc, floor, nearest)" },
+                { { .rounding = 77 }, "rounding" },
+                { { .has_weight = true }, "weight" },
+                { { .check_numerics = true }, "check_numerics" },
+                { { .check_overflow = true }, "check_overflow" },
+                { { .has_algorithm = true }, "algorithm" },
+                { { .has_packing = true }, "packing" },
+                { { .implementation = IMPLEMENTATION_NCCL }, "NCCL" },
+                { { .implementation = 77 }, "implementation" },
+        };
+        struct half h = half_of(KIND_REDUCE);
+        for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
+                h.signature.options = table[i].options;
+                check_refused(&h, STATUS_UNSUPPORTED, FIELD_OPTIONS, table[i].word);
+        }
+        h.signature.options = (struct options){
+                .reproducible = true, .implementation = IMPLEMENTATION_RING, .priority = -3
+        };
+        check_ok(&h);
+}
+END_TEST
+
+START_TEST(each_kind_takes_its_number_of_entries) {
+        struct half reduce = half_of(KIND_REDUCE), broadcast = half_of(KIND_BROADCAST),
+                    batch = half_of(KIND_BATCH_REDUCE), barrier = half_of(KIND_BARRIER);
+        reduce.signature.n_entries = 0;
+        check_refused(&reduce, STATUS_INVALID, FIELD_BATCH_LENGTH, "exactly one value, but 0 were given");
+        broadcast.signature.n_entries = 2;
+        check_refused(&broadcast, STATUS_INVALID, FIELD_BATCH_LENGTH, "exactly one value, but 2 were given");
+        batch.signature.n_entries = 0;
+        check_refused(&batch, STATUS_INVALID, FIELD_BATCH_LENGTH, "at least one entry");
+        barrier.signature.n_entries = 1;
+        check_refused(&barrier, STATUS_INVALID, FIELD_BATCH_LENGTH, "takes no values");
+}
+END_TEST
+
+START_TEST(O3_a_batch_has_at_most_65536_entries) {
+        struct half h = half_of(KIND_BATCH_REDUCE);
+        struct error e;
+        h.signature.n_entries = MAX_ENTRIES + 1;
+        error_init(&e, STATUS_OK);
+        ck_assert_int_eq(signature_check(&h.signature, h.entries, 1, WORLD, &e), STATUS_LIMIT);
+        ck_assert_uint_eq(e.used, MAX_ENTRIES + 1);
+        ck_assert_uint_eq(e.limit, MAX_ENTRIES);
+
+        struct entry *entries = calloc(MAX_ENTRIES, sizeof(*entries));
+        ck_assert_ptr_nonnull(entries);
+        for (size_t i = 0; i < MAX_ENTRIES; i++)
+                entries[i] = plain_entry();
+        h.signature.n_entries = MAX_ENTRIES;
+        ck_assert_int_eq(signature_check(&h.signature, entries, 1, WORLD, &e), STATUS_OK);
+        free(entries);
+}
+END_TEST
+
+/* --- an entry --- */
+
+START_TEST(D3_dtypes_that_are_not_done_are_refused_with_the_list) {
+        struct half h = half_of(KIND_REDUCE), broadcast = half_of(KIND_BROADCAST);
+        for (unsigned int dtype = DTYPE_U8; dtype <= N_DTYPE; dtype++) {
+                h.entries[0].dtype = broadcast.entries[0].dtype = (enum dtype)dtype;
+                if (dtype_is_supported((enum dtype)dtype)) {
+                        check_ok(&h);
+                        check_ok(&broadcast);
+                        continue;
+                }
+                check_refused(&h, STATUS_UNSUPPORTED, FIELD_DTYPE, op_supported_text());
+                check_refused(&broadcast, STATUS_UNSUPPORTED, FIELD_DTYPE, "u8 i32 i64 f16 bf16 f32 f64");
+        }
+        h.entries[0].dtype = DTYPE_UNSPECIFIED;
+        check_refused(&h, STATUS_INVALID, FIELD_DTYPE, "missing");
+}
+END_TEST
+
+START_TEST(D9_mean_of_integers_is_refused_with_advice) {
+        static const enum dtype integers[] = { DTYPE_U8, DTYPE_I32, DTYPE_I64 };
+        struct half h = half_of(KIND_REDUCE);
+        h.signature.op = OP_MEAN;
+        for (size_t i = 0; i < ARRAY_SIZE(integers); i++) {
+                h.entries[0].dtype = integers[i];
+                check_refused(&h, STATUS_UNSUPPORTED, FIELD_OP,
+                        "a float output or a named rounding (trunc, floor, nearest)");
+        }
+        h.entries[0].dtype = DTYPE_F16;
+        check_ok(&h);
+}
+END_TEST
+
+START_TEST(an_output_dtype_is_the_inputs) {
+        struct half h = half_of(KIND_REDUCE);
+        h.entries[0].output_dtype = DTYPE_F32;
+        check_ok(&h);
+        h.entries[0].output_dtype = DTYPE_F64;
+        check_refused(&h, STATUS_UNSUPPORTED, FIELD_OUTPUT_DTYPE, "(f64) other than the input's (f32)");
+}
+END_TEST
+
+START_TEST(sparse_and_strided_values_are_not_done) {
+        struct half sparse = half_of(KIND_REDUCE), strided = half_of(KIND_REDUCE), out = half_of(KIND_REDUCE);
+        sparse.entries[0].layout = LAYOUT_SPARSE;
+        check_refused(&sparse, STATUS_UNSUPPORTED, FIELD_LAYOUT, "sparse");
+        strided.entries[0].input.has_strides = true;
+        check_refused(&strided, STATUS_UNSUPPORTED, FIELD_STRIDES, "strided");
+        out.entries[0].output.has_strides = true;
+        check_refused(&out, STATUS_UNSUPPORTED, FIELD_STRIDES, "strided");
+}
+END_TEST
+
+START_TEST(O3_shapes_have_8_dimensions_and_count_below_2_to_the_63) {
+        struct half h = half_of(KIND_REDUCE);
+        h.entries[0].n_dims = MAX_DIMS + 1;
+        check_refused(&h, STATUS_LIMIT, FIELD_SHAPE, "too many dimensions");
+        h.entries[0].n_dims = 2;
+        h.entries[0].shape[0] = 1ull << 32;
+        h.entries[0].shape[1] = 1ull << 31;
+        check_refused(&h, STATUS_LIMIT, FIELD_SHAPE, "63 bits");
+        h.entries[0].shape[1] = 1ull << 30; /* 2^62 elements, but 2^64 bytes */
+        check_refused(&h, STATUS_LIMIT, FIELD_SHAPE, "63 bits");
+        h.entries[0].shape[1] = 1ull << 28;
+        check_ok(&h);
+        h.entries[0].n_dims = 1;
+        h.entries[0].shape[0] = UINT64_MAX;
+        check_refused(&h, STATUS_LIMIT, FIELD_SHAPE, "63 bits");
+}
+END_TEST
+
+START_TEST(D13_zero_elements_are_a_value_like_any) {
+        struct half h = half_of(KIND_REDUCE);
+        uint64_t n = 1;
+        h.entries[0].n_dims = 3;
+        memcpy(h.entries[0].shape, (uint64_t[]){ 1ull << 62, 1ull << 62, 0 }, 24);
+        check_ok(&h);
+        ck_assert(entry_count(&h.entries[0], &n));
+        ck_assert_uint_eq(n, 0);
+        ck_assert_uint_eq(signature_bytes(&h.signature, h.entries), 0);
+        h.entries[0].n_dims = 0; /* a scalar has one */
+        ck_assert(entry_count(&h.entries[0], &n));
+        ck_assert_uint_eq(n, 1);
+        check_ok(&h);
+}
+END_TEST
+
+START_TEST(destinations_are_named_and_inside_the_world) {
+        struct half h = half_of(KIND_REDUCE);
+        struct entry *e = &h.entries[0];
+        e->destination = DESTINATION_UNSPECIFIED;
+        check_refused(&h, STATUS_INVALID, FIELD_DESTINATIONS, "say who receives");
+        e->destination = DESTINATION_RANK;
+        e->destination_rank = 3;
+        check_ok(&h);
+        e->destination_rank = UINT32_MAX;
+        check_refused(&h, STATUS_INVALID, FIELD_DESTINATIONS, "R4294967295 is outside the world of 4");
+        e->destination = DESTINATION_RANKS;
+        check_refused(&h, STATUS_INVALID, FIELD_DESTINATIONS, "empty");
+        rankset_add(&e->destination_ranks, 0);
+        rankset_add(&e->destination_ranks, 3);
+        check_ok(&h);
+        rankset_add(&e->destination_ranks, 4);
+        check_refused(
+                &h, STATUS_INVALID, FIELD_DESTINATIONS, "R4 is outside the world of 4; its ranks are 0 to 3");
+        e->destination = DESTINATION_DEVICE;
+        check_refused(&h, STATUS_UNSUPPORTED, FIELD_DESTINATIONS, "devices");
+        e->destination = DESTINATION_SAME;
+        check_refused(&h, STATUS_UNSUPPORTED, FIELD_DESTINATIONS, "devices");
+}
+END_TEST
+
+START_TEST(a_reduction_needs_an_input_everywhere_and_an_output_where_it_goes) {
+        struct half h = half_of(KIND_REDUCE);
+        h.entries[0].input.buffer = 0;
+        check_refused(&h, STATUS_INVALID, FIELD_BUFFER, "R1 brings the input of entry 0");
+        h.entries[0].input.buffer = 1;
+        h.entries[0].output.buffer = 0;
+        check_refused(&h, STATUS_INVALID, FIELD_BUFFER, "R1 receives the result of entry 0");
+        h.entries[0].destination = DESTINATION_RANK;
+        h.entries[0].destination_rank = 0;
+        check_ok(&h);
+        h.entries[0].destination_rank = 1;
+        check_refused(&h, STATUS_INVALID, FIELD_BUFFER, "R1 receives");
+}
+END_TEST
+
+START_TEST(a_broadcast_needs_the_roots_input_and_the_others_output) {
+        struct half h = half_of(KIND_BROADCAST);
+        h.signature.root = 0;
+        h.entries[0].input.buffer = 0;
+        check_ok(&h);
+        h.entries[0].output.buffer = 0;
+        check_refused(&h, STATUS_INVALID, FIELD_BUFFER, "R1 receives");
+        h.signature.root = 1;
+        check_refused(&h, STATUS_INVALID, FIELD_BUFFER, "R1 brings the input");
+        h.entries[0].input.buffer = 1;
+        check_ok(&h);
+}
+END_TEST
+
+START_TEST(refusals_of_a_batch_name_the_entry) {
+        struct half h = half_of(KIND_BATCH_REDUCE);
+        struct error e;
+        error_init(&e, STATUS_OK);
+        h.entries[2].dtype = DTYPE_C64;
+        ck_assert_int_eq(signature_check(&h.signature, h.entries, 1, WORLD, &e), STATUS_UNSUPPORTED);
+        ck_assert_int_eq(e.entry, 2);
+        h = half_of(KIND_BATCH_REDUCE);
+        h.entries[1].output.buffer = 0;
+        check_refused(&h, STATUS_INVALID, FIELD_BUFFER, "R1 receives the result of entry 1");
+}
+END_TEST
+
+/* --- who reads, who receives, how much --- */
+
+START_TEST(who_reads_and_who_receives) {
+        struct signature broadcast = { .kind = KIND_BROADCAST, .root = 2 }, reduce = { .kind = KIND_REDUCE },
+                         barrier = { .kind = KIND_BARRIER };
+        ck_assert(signature_reads(&broadcast, 2) && !signature_reads(&broadcast, 1));
+        ck_assert(signature_reads(&reduce, 0) && signature_reads(&reduce, 1023));
+        ck_assert(!signature_reads(&barrier, 0));
+        struct entry e = plain_entry();
+        ck_assert(entry_has_destination(&e, 1023));
+        e.destination = DESTINATION_RANK;
+        e.destination_rank = 7;
+        ck_assert(entry_has_destination(&e, 7) && !entry_has_destination(&e, 8));
+        e.destination = DESTINATION_RANKS;
+        rankset_add(&e.destination_ranks, 9);
+        ck_assert(entry_has_destination(&e, 9) && !entry_has_destination(&e, 7));
+        e.destination = DESTINATION_UNSPECIFIED;
+        ck_assert(!entry_has_destination(&e, 9) && !entry_has_destination(&e, 7));
+}
+END_TEST
+
+START_TEST(bytes_are_summed_and_saturate) {
+        struct half h = half_of(KIND_BATCH_REDUCE);
+        h.entries[1].dtype = DTYPE_U8;
+        ck_assert_uint_eq(signature_bytes(&h.signature, h.entries), 10240 * 9);
+        h.entries[2].n_dims = 1;
+        h.entries[2].shape[0] = 1ull << 62;
+        ck_assert_uint_eq(signature_bytes(&h.signature, h.entries), UINT64_MAX);
+}
+END_TEST
+
+/* --- two halves --- */
+
+static void check_differ(const struct half *a, const struct half *b, enum field field, int32_t entry) {
+        int32_t found;
+        ck_assert_int_eq(
+                signature_compare(&a->signature, a->entries, &b->signature, b->entries, &found), field);
+        ck_assert_int_eq(found, entry);
+        ck_assert_int_eq(
+                signature_compare(&b->signature, b->entries, &a->signature, a->entries, &found), field);
+        ck_assert_int_eq(found, entry);
+}
+
+#define CHECK_CHANGE(member, value, field, entry)                                                            \
+        do {                                                                                                 \
+                struct half changed_ = base;                                                                 \
+                changed_.member = (value);                                                                   \
+                check_differ(&base, &changed_, (field), (entry));                                            \
+        } while (0)
+
+START_TEST(B1_B2_B5_B6_every_compared_field_is_found) {
+        struct half base = half_of(KIND_BATCH_REDUCE);
+        CHECK_CHANGE(signature.kind, KIND_REDUCE, FIELD_KIND, -1);
+        CHECK_CHANGE(signature.op, OP_MEAN, FIELD_OP, -1);
+        CHECK_CHANGE(signature.n_entries, 2, FIELD_BATCH_LENGTH, -1);
+        CHECK_CHANGE(signature.options.rounding, ROUNDING_FLOOR, FIELD_OPTIONS, -1);
+        CHECK_CHANGE(signature.options.has_weight, true, FIELD_OPTIONS, -1);
+        CHECK_CHANGE(signature.options.check_numerics, true, FIELD_OPTIONS, -1);
+        CHECK_CHANGE(signature.options.check_overflow, true, FIELD_OPTIONS, -1);
+        CHECK_CHANGE(signature.options.reproducible, true, FIELD_OPTIONS, -1);
+        CHECK_CHANGE(signature.options.implementation, IMPLEMENTATION_RING, FIELD_OPTIONS, -1);
+        CHECK_CHANGE(signature.options.has_algorithm, true, FIELD_OPTIONS, -1);
+        CHECK_CHANGE(signature.options.has_packing, true, FIELD_OPTIONS, -1);
+        CHECK_CHANGE(entries[0].dtype, DTYPE_BF16, FIELD_DTYPE, 0);
+        CHECK_CHANGE(entries[1].output_dtype, DTYPE_F64, FIELD_OUTPUT_DTYPE, 1);
+        CHECK_CHANGE(entries[2].layout, LAYOUT_SPARSE, FIELD_LAYOUT, 2);
+        CHECK_CHANGE(entries[2].n_dims, 1, FIELD_SHAPE, 2);
+        CHECK_CHANGE(entries[2].shape[1], 11, FIELD_SHAPE, 2);
+        CHECK_CHANGE(entries[0].destination, DESTINATION_RANK, FIELD_DESTINATIONS, 0);
+        base = half_of(KIND_BROADCAST);
+        CHECK_CHANGE(signature.root, 1, FIELD_ROOT, -1);
+}
+END_TEST
+
+START_TEST(what_is_each_replicas_own_is_not_compared) {
+        struct half base = half_of(KIND_BATCH_REDUCE);
+        CHECK_CHANGE(signature.root, 3, FIELD_UNSPECIFIED, -1);
+        CHECK_CHANGE(signature.options.weight, 0.5, FIELD_UNSPECIFIED, -1);
+        CHECK_CHANGE(signature.options.priority, 9, FIELD_UNSPECIFIED, -1);
+        CHECK_CHANGE(signature.options.implementation, IMPLEMENTATION_AUTO, FIELD_UNSPECIFIED, -1);
+        CHECK_CHANGE(entries[0].output_dtype, DTYPE_F32, FIELD_UNSPECIFIED, -1);
+        CHECK_CHANGE(entries[0].input.buffer, 99, FIELD_UNSPECIFIED, -1);
+        CHECK_CHANGE(entries[0].output.buffer, 0, FIELD_UNSPECIFIED, -1);
+        CHECK_CHANGE(entries[0].input.offset_bytes, 64, FIELD_UNSPECIFIED, -1);
+        CHECK_CHANGE(entries[0].input.has_strides, true, FIELD_UNSPECIFIED, -1);
+        CHECK_CHANGE(entries[0].destination_rank, 2, FIELD_UNSPECIFIED, -1);
+        CHECK_CHANGE(entries[0].shape[7], 2, FIELD_UNSPECIFIED, -1);
+}
+END_TEST
+
+START_TEST(the_first_difference_in_order_is_told) {
+        struct half a = half_of(KIND_BATCH_REDUCE), b = half_of(KIND_BATCH_REDUCE);
+        b.entries[2].dtype = DTYPE_F64;
+        check_differ(&a, &b, FIELD_DTYPE, 2);
+        b.entries[1].shape[0] = 5;
+        check_differ(&a, &b, FIELD_SHAPE, 1);
+        b.entries[1].dtype = DTYPE_U8;
+        check_differ(&a, &b, FIELD_DTYPE, 1);
+        b.signature.n_entries = 2;
+        check_differ(&a, &b, FIELD_BATCH_LENGTH, -1);
+        b.signature.options.reproducible = true;
+        check_differ(&a, &b, FIELD_OPTIONS, -1);
+        b.signature.op = OP_MIN;
+        check_differ(&a, &b, FIELD_OP, -1);
+        b.signature.kind = KIND_BARRIER;
+        check_differ(&a, &b, FIELD_KIND, -1);
+}
+END_TEST
+
+START_TEST(destinations_are_compared_as_sets) {
+        struct half a = half_of(KIND_REDUCE), b = half_of(KIND_REDUCE);
+        a.entries[0].destination = b.entries[0].destination = DESTINATION_RANKS;
+        rankset_add(&a.entries[0].destination_ranks, 1);
+        rankset_add(&b.entries[0].destination_ranks, 2);
+        check_differ(&a, &b, FIELD_DESTINATIONS, 0);
+        b.entries[0].destination_ranks = a.entries[0].destination_ranks;
+        check_differ(&a, &b, FIELD_UNSPECIFIED, -1);
+        b.entries[0].destination = DESTINATION_RANK; /* one rank is the set of this rank */
+        b.entries[0].destination_rank = 1;
+        check_differ(&a, &b, FIELD_UNSPECIFIED, -1);
+        b.entries[0].destination_rank = 2;
+        check_differ(&a, &b, FIELD_DESTINATIONS, 0);
+        a.entries[0].destination = DESTINATION_RANK;
+        a.entries[0].destination_rank = UINT32_MAX;
+        check_differ(&a, &b, FIELD_DESTINATIONS, 0);
+}
+END_TEST
+
+START_TEST(D13_zero_elements_on_one_is_a_mismatch) {
+        struct half a = half_of(KIND_REDUCE), b = half_of(KIND_REDUCE);
+        b.entries[0].shape[0] = 0;
+        check_differ(&a, &b, FIELD_SHAPE, 0);
+}
+END_TEST
+
+/* --- for people --- */
+
+static void check_print(const struct half *h, enum field field, int32_t entry, const char *expected) {
+        char buf[256];
+        struct text t;
+        text_init(&t, buf, sizeof(buf));
+        signature_print_field(&h->signature, h->entries, field, entry, &t);
+        ck_assert_str_eq(buf, expected);
+}
+
+START_TEST(B3_B4_fields_are_printed_as_values_never_as_byte_counts) {
+        struct half h = half_of(KIND_BATCH_REDUCE);
+        check_print(&h, FIELD_KIND, -1, "batch_reduce");
+        check_print(&h, FIELD_OP, -1, "SUM");
+        check_print(&h, FIELD_ROOT, -1, "root 0");
+        check_print(&h, FIELD_BATCH_LENGTH, -1, "3 entries");
+        check_print(&h, FIELD_OPTIONS, -1, "default options");
+        check_print(&h, FIELD_SHAPE, 0, "f32[1024,10]");
+        check_print(&h, FIELD_DTYPE, 2, "f32[1024,10]");
+        check_print(&h, FIELD_OUTPUT_DTYPE, 0, "f32");
+        check_print(&h, FIELD_LAYOUT, 0, "dense");
+        check_print(&h, FIELD_DESTINATIONS, 0, "all");
+        check_print(&h, FIELD_SHAPE, 3, "3 entries"); /* no such entry here */
+        h.signature.options = (struct options){ .rounding = ROUNDING_FLOOR,
+                .implementation = IMPLEMENTATION_RING,
+                .has_weight = true,
+                .reproducible = true };
+        check_print(&h, FIELD_OPTIONS, -1, "rounding=floor implementation=RING weight reproducible");
+        h.signature.options = (struct options){ .has_packing = true };
+        check_print(&h, FIELD_OPTIONS, -1, "packing");
+        h.signature.n_entries = 1;
+        check_print(&h, FIELD_BATCH_LENGTH, -1, "1 entry");
+        h.entries[0].layout = LAYOUT_SPARSE;
+        check_print(&h, FIELD_LAYOUT, 0, "sparse");
+        h.entries[0].n_dims = 0;
+        check_print(&h, FIELD_SHAPE, 0, "f32[]");
+        h.entries[0].n_dims = MAX_DIMS + 1;
+        check_print(&h, FIELD_SHAPE, 0, "f32[1024,10,0,0,0,0,0,0,...]");
+}
+END_TEST
+
+START_TEST(destinations_are_printed_as_ranks) {
+        struct half h = half_of(KIND_REDUCE);
+        struct entry *e = &h.entries[0];
+        e->destination = DESTINATION_RANK;
+        e->destination_rank = 2;
+        check_print(&h, FIELD_DESTINATIONS, 0, "R2");
+        e->destination = DESTINATION_RANKS;
+        rankset_add(&e->destination_ranks, 0);
+        rankset_add(&e->destination_ranks, 2);
+        check_print(&h, FIELD_DESTINATIONS, 0, "R0 R2");
+        e->destination = DESTINATION_UNSPECIFIED;
+        check_print(&h, FIELD_DESTINATIONS, 0, "unspecified");
+        e->destination = DESTINATION_DEVICE;
+        check_print(&h, FIELD_DESTINATIONS, 0, "a device");
+        e->destination = DESTINATION_SAME;
+        check_print(&h, FIELD_DESTINATIONS, 0, "where the value lives");
+}
+END_TEST
+
+UNIT_MAIN("signature", 10, the_four_kinds_are_taken, other_kinds_are_not_done, D18_there_is_no_default_op,
+        D3_ops_that_are_not_done_are_refused_with_the_list, broadcast_and_barrier_take_no_op,
+        a_root_is_inside_the_world, options_that_are_not_done_are_refused,
+        each_kind_takes_its_number_of_entries, O3_a_batch_has_at_most_65536_entries,
+        D3_dtypes_that_are_not_done_are_refused_with_the_list, D9_mean_of_integers_is_refused_with_advice,
+        an_output_dtype_is_the_inputs, sparse_and_strided_values_are_not_done,
+        O3_shapes_have_8_dimensions_and_count_below_2_to_the_63, D13_zero_elements_are_a_value_like_any,
+        destinations_are_named_and_inside_the_world,
+        a_reduction_needs_an_input_everywhere_and_an_output_where_it_goes,
+        a_broadcast_needs_the_roots_input_and_the_others_output, refusals_of_a_batch_name_the_entry,
+        who_reads_and_who_receives, bytes_are_summed_and_saturate, B1_B2_B5_B6_every_compared_field_is_found,
+        what_is_each_replicas_own_is_not_compared, the_first_difference_in_order_is_told,
+        destinations_are_compared_as_sets, D13_zero_elements_on_one_is_a_mismatch,
+        B3_B4_fields_are_printed_as_values_never_as_byte_counts, destinations_are_printed_as_ranks)

@@ -1,0 +1,301 @@
+/* Bounded text, and the lines of the log. */
+#include "base/text.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "unit.h"
+
+/* --- text --- */
+
+START_TEST(adds_and_knows_what_was_cut) {
+        char buf[8];
+        struct text t;
+        text_init(&t, buf, sizeof(buf));
+        ck_assert_str_eq(buf, "");
+        text_add(&t, "%d-%d", 12, 34);
+        ck_assert_str_eq(buf, "12-34");
+        ck_assert(!t.is_cut);
+        text_add(&t, "567");
+        ck_assert_str_eq(buf, "12-3456");
+        ck_assert(t.is_cut);
+        ck_assert_uint_eq(t.used, 7);
+        text_add(&t, "x");
+        ck_assert_str_eq(buf, "12-3456");
+}
+END_TEST
+
+START_TEST(fills_a_buffer_exactly) {
+        char buf[4];
+        struct text t;
+        text_init(&t, buf, sizeof(buf));
+        text_add(&t, "abc");
+        ck_assert_str_eq(buf, "abc");
+        ck_assert(!t.is_cut);
+        text_init(&t, buf, 1);
+        text_add(&t, "a");
+        ck_assert_str_eq(buf, "");
+        ck_assert(t.is_cut);
+}
+END_TEST
+
+START_TEST(durations_as_people_read_them) {
+        static const struct {
+                uint64_t ns;
+                const char *text;
+        } table[] = {
+                { 0, "0 ns" },
+                { 999, "999 ns" },
+                { 71000, "71 us" },
+                { 999999, "999 us" },
+                { 3000000, "3 ms" },
+                { 999999999, "999 ms" },
+                { 1000000000, "1.0 s" },
+                { 12400000000, "12.4 s" },
+                { 59999999999, "59.9 s" },
+                { 60 * NS_PER_S, "1 min 00 s" },
+                { 303 * NS_PER_S, "5 min 03 s" },
+                { 3720 * NS_PER_S, "1 h 02 min" },
+                { 86399 * NS_PER_S, "23 h 59 min" },
+                { (3 * 86400 + 4 * 3600 + 11 * 60) * NS_PER_S, "3 d 04:11" },
+                { UINT64_MAX, "213503 d 23:34" },
+        };
+        for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
+                char buf[32];
+                struct text t;
+                text_init(&t, buf, sizeof(buf));
+                text_add_duration(&t, table[i].ns);
+                ck_assert_str_eq(buf, table[i].text);
+        }
+}
+END_TEST
+
+START_TEST(bytes_as_people_read_them) {
+        static const struct {
+                uint64_t bytes;
+                const char *text;
+        } table[] = {
+                { 0, "0 bytes" },
+                { 1, "1 byte" },
+                { 17, "17 bytes" },
+                { 1023, "1023 bytes" },
+                { 1024, "1 KiB" },
+                { 65536, "64 KiB" },
+                { 1536ull << 20, "1.5 GiB" },
+                { (1024ull << 30) - 1, "1023.9 GiB" },
+                { 1ull << 40, "1 TiB" },
+                { 1ull << 50, "1 PiB" },
+                { UINT64_MAX, "15.9 EiB" },
+        };
+        for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
+                char buf[32];
+                struct text t;
+                text_init(&t, buf, sizeof(buf));
+                text_add_bytes(&t, table[i].bytes);
+                ck_assert_str_eq(buf, table[i].text);
+        }
+}
+END_TEST
+
+START_TEST(quoted_names_cannot_forge_a_line) {
+        char buf[64];
+        struct text t;
+        text_init(&t, buf, sizeof(buf));
+        text_add_quoted(&t, "a\"b\\c\n\x7f\xff\0z", 9);
+        ck_assert_str_eq(buf, "\"a\\\"b\\\\c\\x0a\\x7f\\xff\\x00\"");
+}
+END_TEST
+
+START_TEST(copies_are_cut_terminated_and_without_control_bytes) {
+        char dst[6] = "zzzzz";
+        text_copy(dst, sizeof(dst), "a\tb\x1b\x7f-more");
+        ck_assert_str_eq(dst, "a?b??");
+        text_copy(dst, sizeof(dst), "");
+        ck_assert_str_eq(dst, "");
+        text_copy(dst, 1, "abc");
+        ck_assert_str_eq(dst, "");
+        text_copy(dst, sizeof(dst), "\xc3\xa9");
+        ck_assert_str_eq(dst, "\xc3\xa9");
+}
+END_TEST
+
+/* --- descriptors --- */
+
+START_TEST(descriptors_close_once_and_keep_errno) {
+        int fd = open("/dev/null", O_RDONLY | O_CLOEXEC), other = fd;
+        errno = EINTR;
+        fd_close(&fd);
+        ck_assert_int_eq(fd, -1);
+        ck_assert_int_eq(errno, EINTR);
+        fd_close(&fd);
+        ck_assert_int_eq(fcntl(other, F_GETFD), -1);
+        ck_assert_int_eq(fd_set_nonblock(other), -EBADF);
+}
+END_TEST
+
+START_TEST(nonblocking_keeps_the_other_flags) {
+        int pipes[2];
+        ck_assert_int_eq(pipe2(pipes, O_CLOEXEC), 0);
+        ck_assert_int_eq(fd_set_nonblock(pipes[0]), 0);
+        ck_assert(fcntl(pipes[0], F_GETFL) & O_NONBLOCK);
+        char c;
+        ck_assert_int_eq(read(pipes[0], &c, 1), -1);
+        ck_assert_int_eq(errno, EAGAIN);
+        int moved = fd_take(&pipes[0]);
+        ck_assert_int_eq(pipes[0], -1);
+        fd_close(&moved);
+        fd_close(&pipes[1]);
+}
+END_TEST
+
+START_TEST(the_clock_does_not_go_back) {
+        uint64_t before = clock_now_ns(), after = clock_now_ns();
+        ck_assert(before > 0 && after >= before && after - before < NS_PER_S);
+}
+END_TEST
+
+/* --- the log --- */
+
+static char log_text[64 * 1024];
+
+/* What `write_lines` makes a process write to stderr, when that is this file (or, with `is_journal`, when
+ * JOURNAL_STREAM names this file). */
+static const char *log_of(void (*write_lines)(void), bool is_journal) {
+        char path[256], stream[64];
+        struct stat st;
+        snprintf(path, sizeof(path), "%s/log", unit_directory());
+        int fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+        ck_assert_int_ge(fd, 0);
+        ck_assert_int_eq(fstat(fd, &st), 0);
+        snprintf(stream, sizeof(stream), "%ju:%ju", (uintmax_t)st.st_dev, (uintmax_t)st.st_ino);
+        pid_t pid = fork();
+        if (pid == 0) {
+                if (is_journal)
+                        setenv("JOURNAL_STREAM", stream, 1);
+                else
+                        setenv("JOURNAL_STREAM", "1:1", 1);
+                dup2(fd, STDERR_FILENO);
+                write_lines();
+                _exit(0);
+        }
+        ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
+        ssize_t n = pread(fd, log_text, sizeof(log_text) - 1, 0);
+        ck_assert_int_ge(n, 0);
+        log_text[n] = '\0';
+        fd_close(&fd);
+        return log_text;
+}
+
+static void write_one_of_each(void) {
+        log_set_level(LOG_LEVEL_INFO);
+        log_error("e %d", 1);
+        log_warning("w");
+        log_notice("n");
+        log_info("i");
+        log_debug("d");
+}
+
+START_TEST(plain_lines_name_program_and_level) {
+        ck_assert_str_eq(log_of(write_one_of_each, false), "test-text: error: e 1\ntest-text: warning: w\n"
+                                                           "test-text: notice: n\ntest-text: info: i\n");
+}
+END_TEST
+
+START_TEST(the_journal_gets_priorities) {
+        ck_assert_str_eq(log_of(write_one_of_each, true), "<3>e 1\n<4>w\n<5>n\n<6>i\n");
+}
+END_TEST
+
+static void write_hostile(void) {
+        char long_name[4000];
+        memset(long_name, 'x', sizeof(long_name) - 1);
+        long_name[sizeof(long_name) - 1] = '\0';
+        log_warning("group %s", "a\n<2>tuttid: forged\r\x1b[2J");
+        log_warning("%s", long_name);
+}
+
+START_TEST(a_name_cannot_forge_a_line) {
+        const char *text = log_of(write_hostile, false);
+        const char *first = "test-text: warning: group a?<2>tuttid: forged??[2J\n";
+        ck_assert_int_eq(strncmp(text, first, strlen(first)), 0);
+        text += strlen(first);
+        ck_assert_ptr_eq(strchr(text, '\n'), text + strlen(text) - 1);
+        ck_assert_uint_lt(strlen(text), 2048);
+}
+END_TEST
+
+static void write_too_many(void) {
+        for (int i = 0; i < 100; i++)
+                log_warning("line %d", i);
+        log_warning("another condition");
+}
+
+/* A10: 20 lines a minute. */
+START_TEST(A10_each_condition_writes_twenty_lines_a_minute) {
+        const char *text = log_of(write_too_many, false);
+        int n = 0;
+        for (const char *p = strchr(text, '\n'); p; p = strchr(p + 1, '\n'))
+                n++;
+        ck_assert_int_eq(n, LOG_LINES_A_MINUTE + 1);
+        ck_assert_ptr_nonnull(strstr(text, "warning: line 19\n"));
+        ck_assert_ptr_null(strstr(text, "line 20"));
+        ck_assert_ptr_nonnull(strstr(text, "another condition\n"));
+}
+END_TEST
+
+static void write_in_the_next_minute(void) {
+        struct log_site site = { .window_start_ns = 1, .n_in_window = LOG_LINES_A_MINUTE, .n_left_out = 7 };
+        /* Long ago for a machine that is up for more than a minute; else the window is moved out of the way.
+         */
+        if (clock_now_ns() < 61 * NS_PER_S)
+                site.window_start_ns = 0;
+        log_write(&site, LOG_LEVEL_WARNING, "again");
+        log_write(&site, LOG_LEVEL_WARNING, "and again");
+}
+
+START_TEST(what_was_left_out_is_counted_in_the_next_line) {
+        ck_assert_str_eq(log_of(write_in_the_next_minute, false),
+                "test-text: warning: again (7 more of these were left out)\ntest-text: warning: and again\n");
+}
+END_TEST
+
+START_TEST(levels_have_names) {
+        static const char *const names[] = { "error", "warning", "notice", "info", "debug" };
+        enum log_level level = LOG_LEVEL_ERROR;
+        for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+                ck_assert_int_eq(log_level_parse(names[i], &level), 0);
+                ck_assert_int_eq(level, (int)i);
+        }
+        ck_assert_int_eq(log_level_parse("Error", &level), -EINVAL);
+        log_set_level(LOG_LEVEL_WARNING);
+        ck_assert(log_is_on(LOG_LEVEL_ERROR) && log_is_on(LOG_LEVEL_WARNING) && !log_is_on(LOG_LEVEL_NOTICE));
+}
+END_TEST
+
+/* --- assumptions --- */
+
+static void assume_wrongly(void) {
+        CHECK(1 + 1 == 3);
+}
+
+START_TEST(a_wrong_assumption_aborts_with_its_place) {
+        const char *text = log_of(assume_wrongly, false);
+        ck_assert_ptr_nonnull(strstr(text, "test-text.c:"));
+        ck_assert_ptr_nonnull(strstr(text, "assumption does not hold: 1 + 1 == 3\n"));
+}
+END_TEST
+
+UNIT_MAIN("text", 10, adds_and_knows_what_was_cut, fills_a_buffer_exactly, durations_as_people_read_them,
+        bytes_as_people_read_them, quoted_names_cannot_forge_a_line,
+        copies_are_cut_terminated_and_without_control_bytes, descriptors_close_once_and_keep_errno,
+        nonblocking_keeps_the_other_flags, the_clock_does_not_go_back, plain_lines_name_program_and_level,
+        the_journal_gets_priorities, a_name_cannot_forge_a_line,
+        A10_each_condition_writes_twenty_lines_a_minute, what_was_left_out_is_counted_in_the_next_line,
+        levels_have_names, a_wrong_assumption_aborts_with_its_place)
