@@ -1,6 +1,7 @@
 /* A collective from sealed to told: plan, pages, engine, replies, record, everything given back. */
 #include "conductor-internal.h"
 
+#include <string.h>
 #include "base/log.h"
 
 static struct task *conductor_take_task(struct conductor *c) {
@@ -50,6 +51,8 @@ static void conductor_log_end(const struct meeting *m) {
         if (m->status == STATUS_OK || !m->error || !log_is_on(LOG_LEVEL_NOTICE))
                 return;
         error_print(m->error, text, sizeof(text));
+        for (char *newline = text; (newline = strchr(newline, '\n'));)
+                *newline = ' '; /* one line of the log for one collective */
         log_notice("%s", text);
 }
 
@@ -77,7 +80,16 @@ void conductor_finish(struct conductor *c, struct meeting *m) {
         rendezvous_release(c->house.rendezvous, m, &c->outcome);
 }
 
+/* Which collective of which group *err is about. */
+static void describe_meeting(const struct meeting *m, struct error *err) {
+        group_describe(m->group, err);
+        err->has_key = true;
+        err->key = m->key;
+        err->kind = m->halves[rankset_next(&m->have, 0)]->signature.kind;
+}
+
 static void conductor_refuse_sealed(struct conductor *c, struct meeting *m, enum status status) {
+        describe_meeting(m, &c->error);
         rendezvous_done(c->house.rendezvous, m, status, &c->error, c->now_ns);
         conductor_finish(c, m);
 }
@@ -97,8 +109,8 @@ void conductor_run(struct conductor *c, struct meeting *m) {
                 .divisor = m->divisor,
                 .n_devices = engine_n_devices(c->house.engine) };
         struct task *t = conductor_take_task(c);
-        group_describe(m->group, &c->error);
         if (!t) {
+                error_init(&c->error, STATUS_OK);
                 conductor_refuse_sealed(c, m,
                         error_set(
                                 &c->error, STATUS_NO_MEMORY, FIELD_UNSPECIFIED, "tuttid is short of memory"));
@@ -128,10 +140,7 @@ void conductor_run(struct conductor *c, struct meeting *m) {
 static void conductor_blame(struct conductor *c, const struct meeting *m, const struct task *t) {
         struct error *err = &c->error;
         error_init(err, STATUS_REPLICA_LOST);
-        group_describe(m->group, err);
-        err->has_key = true;
-        err->key = m->key;
-        err->kind = m->halves[rankset_next(&m->have, 0)]->signature.kind;
+        describe_meeting(m, err);
         err->loss = LOSS_EJECTED;
         err->field = FIELD_DATA;
         err->outputs_undefined = true;

@@ -313,6 +313,7 @@ static enum status conductor_handle_simple(struct conductor *c, struct session *
 
 static void conductor_handle_goodbye(struct conductor *c, struct session *s) {
         /* All memberships leave in peace; the connection's own end follows by EOF. */
+        s->is_leaving = true;
         rendezvous_leave_all(c->house.rendezvous, s->id, c->now_ns, &c->outcome);
 }
 

@@ -10,7 +10,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include "base/cleanup.h"
+#include <string.h>
 
 static const struct algorithm *const algorithms[] = { &algorithm_one_device };
 
@@ -54,28 +54,28 @@ static int reserve(struct planner *p, size_t needed) {
         size_t room = p->capacity * 2 > needed ? p->capacity * 2 : needed;
         if (room > SIZE_MAX / sizeof(struct range))
                 return -ENOMEM;
-        CLEANUP_FREE struct range *ranges = malloc(room * sizeof(*ranges));
-        CLEANUP_FREE struct range *spare = malloc(room * sizeof(*spare));
-        if (!ranges || !spare)
+        struct range *ranges = malloc(room * sizeof(*ranges)), *spare = malloc(room * sizeof(*spare));
+        if (!ranges || !spare) {
+                free(ranges);
+                free(spare);
                 return -ENOMEM;
+        }
         free(p->ranges);
         free(p->spare);
-        p->ranges = take_pointer(ranges);
-        p->spare = take_pointer(spare);
+        p->ranges = ranges;
+        p->spare = spare;
         p->capacity = room;
         return 0;
 }
 
-static struct range *add_range(struct planner *p, const struct place *place, uint32_t half, uint32_t entry) {
-        struct range *r = &p->ranges[p->n_ranges++];
-        *r = (struct range){
+static struct range range_at(const struct place *place, uint32_t half, uint32_t entry) {
+        return (struct range){
                 .file = place->file,
                 .begin = place->span.offset_bytes,
                 .end = span_end(&place->span),
                 .entry = entry,
                 .half = half,
         };
-        return r;
 }
 
 static bool is_same_range(const struct place *a, const struct place *b) {
@@ -83,36 +83,38 @@ static bool is_same_range(const struct place *a, const struct place *b) {
                a->span.n_bytes == b->span.n_bytes;
 }
 
-static bool is_read(const struct problem *problem, uint32_t half, const struct entry *e) {
-        return e->input.buffer && e->input.span.n_bytes > 0 &&
-               signature_reads(problem->signature, problem->ranks[half]);
-}
-
 static bool is_written(const struct problem *problem, uint32_t half, const struct entry *e) {
         return e->output.buffer && e->output.span.n_bytes > 0 &&
                entry_has_destination(e, problem->ranks[half]);
 }
 
-/* All inputs of a half, then its outputs elsewhere: two runs that ascend, as a rule. */
+/* All inputs of a half, then its outputs elsewhere: two runs that ascend, as a rule. One pass, since the
+ * entries are the most memory that planning touches; the outputs wait in `spare`. */
 static void gather_half(struct planner *p, const struct problem *problem, uint32_t half) {
         const struct entry *entries = problem->entries[half];
-        uint32_t n_entries = problem->signature->n_entries;
+        bool reads = signature_reads(problem->signature, problem->ranks[half]);
+        size_t n_elsewhere = 0;
 
-        for (uint32_t i = 0; i < n_entries; i++) {
+        for (uint32_t i = 0; i < problem->signature->n_entries; i++) {
                 const struct entry *e = &entries[i];
-                if (!is_read(problem, half, e))
-                        continue;
-                struct range *r = add_range(p, &e->input, half, i);
-                r->is_read = true;
-                r->is_written = is_written(problem, half, e) && is_same_range(&e->input, &e->output);
+                bool is_read = reads && e->input.buffer && e->input.span.n_bytes > 0;
+                bool is_in_place = is_read && is_same_range(&e->input, &e->output);
+                bool is_output = is_written(problem, half, e);
+                if (is_read) {
+                        struct range *r = &p->ranges[p->n_ranges++];
+                        *r = range_at(&e->input, half, i);
+                        r->is_read = true;
+                        r->is_written = is_output && is_in_place;
+                }
+                if (is_output && !is_in_place) {
+                        struct range *r = &p->spare[n_elsewhere++];
+                        *r = range_at(&e->output, half, i);
+                        r->is_written = true;
+                }
         }
-        for (uint32_t i = 0; i < n_entries; i++) {
-                const struct entry *e = &entries[i];
-                if (!is_written(problem, half, e))
-                        continue;
-                if (!is_read(problem, half, e) || !is_same_range(&e->input, &e->output))
-                        add_range(p, &e->output, half, i)->is_written = true;
-        }
+        if (n_elsewhere)
+                memcpy(&p->ranges[p->n_ranges], p->spare, n_elsewhere * sizeof(*p->spare));
+        p->n_ranges += n_elsewhere;
 }
 
 static int gather(struct planner *p, const struct problem *problem) {

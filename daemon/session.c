@@ -319,8 +319,9 @@ uint32_t sessions_count(const struct sessions *s) {
 static void connection_linger(struct connection *c, uint64_t now_ns) {
         c->is_eof = true;
         connection_watch(c);
+        bool is_explained = c->pidfd < 0 || c->session.is_leaving;
         if (c->linger.at_ns == ALARM_NEVER)
-                heap_set(&c->sessions->lingering, &c->linger, c->pidfd >= 0 ? now_ns + LINGER_NS : now_ns);
+                heap_set(&c->sessions->lingering, &c->linger, is_explained ? now_ns : now_ns + LINGER_NS);
 }
 
 int session_receive(

@@ -10,16 +10,16 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <uv.h>
-#include "backends/backend.h"
 #include "base/heap.h"
 #include "base/list.h"
 #include "doorbell.h"
 #include "model/error.h"
 #include "quota.h"
-#include "rendezvous.h"
 #include "wire/channel.h"
+#include "wire/message.h"
 
 struct sessions;
+struct half;
 
 /* Why a session is in the ready list. */
 enum session_event {
@@ -33,6 +33,7 @@ struct session {
         uint64_t id;
         uint32_t uid, pid;   /* pid 0: not visible from here */
         bool is_greeted;     /* hello was answered */
+        bool is_leaving;     /* it said goodbye: EOF needs no explanation, and does not linger */
         char process[32];    /* the program's name, as it says */
         unsigned int events; /* enum session_event; taken with session_take_events */
         /* The conductor's notes on this connection. */

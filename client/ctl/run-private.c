@@ -125,7 +125,7 @@ static int find_tuttid(struct launch *l, char *path, size_t size) {
         path[n > 0 ? n : 0] = '\0';
         slash = strrchr(path, '/');
         if (slash) {
-                strcpy(slash, "/tuttid");
+                snprintf(slash, sizeof("/tuttid"), "/tuttid");
                 if (access(path, X_OK) == 0)
                         return 0;
         }
@@ -229,7 +229,7 @@ int private_start(struct launch *l) {
                 r = make_directory(l);
         if (r != 0)
                 return r;
-        strcpy(l->socket, l->tuttid.socket);
+        memcpy(l->socket, l->tuttid.socket, sizeof(l->socket));
         r = spawn_tuttid(l, path);
         if (r < 0) {
                 launch_say(l, "tuttictl run: cannot start %s: %s.", path, strerror(-r));

@@ -136,9 +136,10 @@ static int set_up(struct launch *l) {
 
         set_up_sinks(l);
         if (l->options->job)
-                strcpy(l->job, l->options->job);
+                snprintf(l->job, sizeof(l->job), "%s", l->options->job);
         else
                 snprintf(l->job, sizeof(l->job), "run-%d", (int)getpid());
+        /* NOLINTNEXTLINE(clang-analyzer-optin.portability.UnixAPI): read_options refuses 0 */
         l->replicas = calloc(n, sizeof(*l->replicas));
         l->streams = calloc(2 * n, sizeof(*l->streams));
         l->polls = calloc(2 * n + 2, sizeof(*l->polls));

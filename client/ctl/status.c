@@ -253,17 +253,23 @@ static int name_columns(const struct status_view *v) {
         return (int)widest;
 }
 
-static void print_foot(const struct status_view *v, const struct page *page) {
-        unsigned int n = status_count_stalled(v);
+static const struct tutti_row_group *first_stalled(const struct status_view *v) {
         const struct tutti_row *row = NULL;
+
+        while ((row = rows_next(v->status, TUTTI_ROW_GROUP, row)))
+                if (status_is_stalled(v, &row->group))
+                        return &row->group;
+        return NULL;
+}
+
+static void print_foot(const struct status_view *v, const struct page *page) {
+        const struct tutti_row_group *g = first_stalled(v);
         struct line l = { 0 };
 
-        if (!n)
+        if (!g)
                 return;
-        while ((row = rows_next(v->status, TUTTI_ROW_GROUP, row)) && !status_is_stalled(v, &row->group))
-                ;
-        line_add(&l, "%u stalled. `tuttictl dump ", n);
-        line_add_group(&l, row->group.job, row->group.group);
+        line_add(&l, "%u stalled. `tuttictl dump ", status_count_stalled(v));
+        line_add_group(&l, g->job, g->group);
         line_add(&l, "` shows its last collectives.");
         page_wrap(page, 0, 0, l.s);
 }

@@ -264,7 +264,7 @@ static bool make_room(struct answer *a, uint32_t n_rows) {
         if (needed <= a->capacity)
                 return true;
         size_t capacity = needed + needed / 2;
-        struct tutti_row *rows = reallocarray(a->rows, capacity, sizeof(*rows));
+        struct tutti_row *rows = realloc(a->rows, capacity * sizeof(*rows));
         if (!rows)
                 return false;
         a->rows = rows;

@@ -6,6 +6,7 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <unistd.h>
 #include "base/cleanup.h"
 #include "base/fd.h"
@@ -188,6 +189,8 @@ void connection_lose(struct tutti *t, const char *because) {
         else
                 refuse(&e, STATUS_DAEMON_LOST, FIELD_UNSPECIFIED, "%s", because);
         e.loss = words ? LOSS_EJECTED : LOSS_UNSPECIFIED;
+        /* Where it was us who gave up, tuttid and the peers shall know. */
+        shutdown(t->socket, SHUT_RDWR);
         t->is_lost = true;
         t->lost = failure_new(&e);
         if (words)

@@ -39,7 +39,7 @@ bool work_uses(struct tutti_work *w, struct tutti_buffer *b) {
                 return true;
         if (w->n_uses == w->capacity) {
                 uint32_t capacity = w->capacity ? 2 * w->capacity : 4;
-                struct tutti_buffer **uses = reallocarray(w->uses, capacity, sizeof(struct tutti_buffer *));
+                struct tutti_buffer **uses = realloc(w->uses, capacity * sizeof(struct tutti_buffer *));
                 if (!uses)
                         return false;
                 w->uses = uses;
@@ -90,11 +90,14 @@ void works_free(struct tutti *t) {
 
 /* --- the end --- */
 
-/* The library knows better than tuttid why it refused. */
+/* The library knows better than tuttid why it refused. What tuttid may know beside it is another end: a debt,
+ * a lost replica. */
 static void prefer_own_refusal(struct tutti_work *w) {
-        if (!w->refusal || w->call.status != w->refusal->error.status)
+        enum status own = w->refusal ? w->refusal->error.status : STATUS_OK;
+        if (!w->refusal || (w->call.status != own && w->call.status != STATUS_OK))
                 return;
         failure_unref(w->call.failure);
+        w->call.status = own;
         w->call.failure = take_pointer(w->refusal);
 }
 
@@ -122,10 +125,8 @@ static void explain_buffer(struct tutti_work *w) {
 
 void work_end(struct tutti *t, struct call *call) {
         struct tutti_work *w = work_of(call);
-        if (call->status != STATUS_OK) {
-                prefer_own_refusal(w);
-                explain_buffer(w);
-        }
+        prefer_own_refusal(w);
+        explain_buffer(w);
         end_uses(w);
         if (w->is_detached)
                 make_spare(w);

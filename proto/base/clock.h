@@ -13,5 +13,6 @@ uint64_t clock_now_ns(void);
 /* CPU time that the calling thread has used. */
 uint64_t clock_thread_cpu_ns(void);
 
-/* The CLOCK_REALTIME instant `delay_ns` from now: for pthread_cond_timedwait on a default condition variable. */
+/* The CLOCK_REALTIME instant `delay_ns` from now: for pthread_cond_timedwait on a default condition variable.
+ */
 void clock_realtime_after(struct timespec *ret, uint64_t delay_ns);

@@ -97,7 +97,8 @@ void log_write(struct log_site *site, enum log_level level, const char *format, 
         int saved = errno;
         pthread_once(&journal_once, look_for_journal);
 
-        char message[LINE_BYTES - 256], line[LINE_BYTES];
+        char message[LINE_BYTES - 512],
+                line[LINE_BYTES]; /* the rest: a program's name, how many were left out */
         va_list args;
         va_start(args, format);
         vsnprintf(message, sizeof(message), format, args);

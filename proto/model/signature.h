@@ -77,7 +77,8 @@ struct signature {
         uint32_t n_entries;
 };
 
-/* Elements of an entry; false when the product overflows 2^63. */
+/* Elements of an entry; false when the product reaches 2^63, or when there are more than MAX_DIMS dimensions.
+ */
 bool entry_count(const struct entry *e, uint64_t *ret);
 
 /* Whether `rank` receives the result. KIND_BROADCAST and reductions alike. */
@@ -105,5 +106,5 @@ void signature_print_field(const struct signature *s, const struct entry *entrie
 /* "f32[1024,10]". */
 void entry_print(const struct entry *e, struct text *t);
 
-/* Input bytes of one half, over all entries. */
+/* Input bytes of one half, over all entries; UINT64_MAX when that cannot be counted. */
 uint64_t signature_bytes(const struct signature *s, const struct entry *entries);

@@ -18,16 +18,18 @@
 int codec_decode_request(
         const void *bytes, size_t n_bytes, struct arena *arena, struct request *ret) MUST_USE;
 
-/* Encodes into `buf` of MAX_PACKET_BYTES; `scratch` is used and left as it was. 0, or -EMSGSIZE when it does
- * not fit. */
+/* Encodes into `buf` of MAX_PACKET_BYTES; `scratch`, an arena of CODEC_ARENA_BYTES, is used and left as it
+ * was. 0; -EMSGSIZE when it does not fit, and `buf` is untouched; -EINVAL when the packet would be empty
+ * (nothing but zeros), which would look like an end of file. */
 int codec_encode_reply(
         const struct reply *reply, struct arena *scratch, void *buf, size_t *ret_bytes) MUST_USE;
 
-/* How many of the `n` rows fit into one packet beside the reply's head: at least 1 when n >= 1. */
+/* How many of the `n` rows fit into one packet beside the reply's head: at least 1 when n >= 1, at most
+ * 1,024. */
 uint32_t codec_rows_that_fit(const struct row *rows, uint32_t n, struct arena *scratch);
 
 /* The client's direction, with the same bounds. Entries of a submission that fit into one packet:
- * codec_entries_that_fit. */
+ * codec_entries_that_fit, at most 4,096, so that the other side's arena suffices. */
 int codec_encode_request(
         const struct request *request, struct arena *scratch, void *buf, size_t *ret_bytes) MUST_USE;
 uint32_t codec_entries_that_fit(const struct entry *entries, uint32_t n, struct arena *scratch);

@@ -2,7 +2,11 @@
  * types end at the codec.
  *
  * Strings and arrays point into the arena that decoding used, or, for encoding, to wherever the caller has
- * them. Strings are never NULL after decoding. */
+ * them. Strings are never NULL after decoding, and at most 1,024 bytes long: longer ones are cut.
+ *
+ * A word that this version does not know decodes to N_KIND, N_OP, N_DTYPE, to STATUS_INTERNAL, to an
+ * unspecified field, loss or state, and for every other enum to one beyond its last value: none of it indexes
+ * a table, and what changes behaviour can be refused as UNSUPPORTED. */
 #pragma once
 
 #include <stdbool.h>

@@ -67,7 +67,7 @@ void server_accept(struct server *s) {
         packet_close_fds(&s->packet);
         s->packet.n_fds = 0;
         s->fd = accept4(s->listener, NULL, NULL, SOCK_CLOEXEC);
-        ck_assert_int_ge(s->fd, 0);
+        CHECK(s->fd >= 0);
 }
 
 void server_hang_up(struct server *s) {
@@ -79,7 +79,7 @@ void server_hang_up(struct server *s) {
 static void wait_for(struct server *s, short events) {
         struct pollfd fds = { .fd = s->fd, .events = events };
         while (poll(&fds, 1, -1) < 0)
-                ck_assert_int_eq(errno, EINTR);
+                CHECK(errno == EINTR);
 }
 
 bool server_take_any(struct server *s, struct request *ret) {
@@ -93,7 +93,7 @@ bool server_take_any(struct server *s, struct request *ret) {
                 return false;
         }
         arena_reset(&s->arena);
-        ck_assert_int_eq(codec_decode_request(s->in, s->packet.n_bytes, &s->arena, ret), 0);
+        CHECK(codec_decode_request(s->in, s->packet.n_bytes, &s->arena, ret) == 0);
         return true;
 }
 
@@ -108,7 +108,7 @@ static void send_bytes(struct server *s, const void *bytes, size_t n_bytes, int 
         int r;
         while ((r = channel_send(s->fd, bytes, n_bytes, &fd, fd >= 0)) == -EAGAIN)
                 wait_for(s, POLLOUT);
-        ck_assert_msg(r == 0 || r == -EPIPE || r == -ECONNRESET, "send: %s", strerror(-r));
+        CHECK(r == 0 || r == -EPIPE || r == -ECONNRESET);
 }
 
 void server_send_raw(struct server *s, const void *bytes, size_t n_bytes) {
@@ -117,7 +117,7 @@ void server_send_raw(struct server *s, const void *bytes, size_t n_bytes) {
 
 static void reply_fd(struct server *s, const struct reply *reply, int fd) {
         size_t n_bytes;
-        ck_assert_int_eq(codec_encode_reply(reply, &s->scratch, s->out, &n_bytes), 0);
+        CHECK(codec_encode_reply(reply, &s->scratch, s->out, &n_bytes) == 0);
         send_bytes(s, s->out, n_bytes, fd);
 }
 
@@ -140,17 +140,16 @@ void server_refuse(
 }
 
 void server_done(struct server *s, uint64_t request, uint64_t collective) {
-        server_reply(s,
-                &(struct reply){ .request = request,
-                        .status = STATUS_OK,
-                        .type = REPLY_DONE,
-                        .done = { .collective = collective,
-                                .contributors = rankset_first(2),
-                                .n_contributors = 2,
-                                .op = OP_SUM,
-                                .wait_ns = 5000,
-                                .run_ns = 7000,
-                                .last_rank = 1 } });
+        server_reply(s, &(struct reply){ .request = request,
+                                .status = STATUS_OK,
+                                .type = REPLY_DONE,
+                                .done = { .collective = collective,
+                                        .contributors = rankset_first(2),
+                                        .n_contributors = 2,
+                                        .op = OP_SUM,
+                                        .wait_ns = 5000,
+                                        .run_ns = 7000,
+                                        .last_rank = 1 } });
 }
 
 void server_greet(struct server *s) {
@@ -168,14 +167,13 @@ void server_greet(struct server *s) {
 }
 
 static void answer_join(struct server *s, const struct request *r) {
-        server_reply(s,
-                &(struct reply){ .request = r->request,
-                        .status = STATUS_OK,
-                        .type = REPLY_JOINED,
-                        .joined = { .membership = 7,
-                                .epoch = 3,
-                                .rank = r->join.rank,
-                                .world_size = r->join.world_size } });
+        server_reply(s, &(struct reply){ .request = r->request,
+                                .status = STATUS_OK,
+                                .type = REPLY_JOINED,
+                                .joined = { .membership = 7,
+                                        .epoch = 3,
+                                        .rank = r->join.rank,
+                                        .world_size = r->join.world_size } });
 }
 
 void server_greet_and_join(struct server *s) {

@@ -1,5 +1,6 @@
 /* A scripted server in a thread, in place of tuttid: it answers what the script says, right or wrong. Packets
- * are made and read by the codec; there is one connection at a time. */
+ * are made and read by the codec; there is one connection at a time. What serves allocates nothing (Check's
+ * assertions do), so that a test may let the library's allocations fail meanwhile. */
 #pragma once
 
 #include <pthread.h>

@@ -59,7 +59,8 @@ static inline struct join room_ask(const char *group, uint32_t world_size, uint3
         return (struct join){ .session = 100 + rank,
                 .uid = 1000,
                 .pid = 4700 + rank,
-                .ask = { .job = "dp", .group = group, .secret = "", .world_size = world_size, .rank = rank } };
+                .ask = {
+                        .job = "dp", .group = group, .secret = "", .world_size = world_size, .rank = rank } };
 }
 
 static inline enum status room_join(struct room *room, struct join join) {
@@ -100,7 +101,8 @@ static inline struct key room_key(const char *name) {
 }
 
 /* One reduce SUM of f32[4], for everybody. */
-static inline struct half *room_half(struct room *room, const struct group *g, uint32_t rank, const char *key) {
+static inline struct half *room_half(
+        struct room *room, const struct group *g, uint32_t rank, const char *key) {
         struct half *half = rendezvous_half_new(room->r, 1);
         ck_assert_ptr_nonnull(half);
         half->session = g->members[rank].session;
@@ -144,7 +146,8 @@ static inline enum status room_submit_timeout(
         return room_submit_half(room, half);
 }
 
-static inline enum status room_refuse(struct room *room, const struct group *g, uint32_t rank, const char *key) {
+static inline enum status room_refuse(
+        struct room *room, const struct group *g, uint32_t rank, const char *key) {
         struct half *half = room_half(room, g, rank, key);
         error_init(&room->err, STATUS_BAD_FD);
         error_set(&room->err, STATUS_BAD_FD, FIELD_BUFFER, "opened read-only");
@@ -171,7 +174,7 @@ static inline void room_finish(struct room *room, struct meeting *m) {
 
 /* All ranks of `g` submit `key`, and it is run to its end. */
 static inline void room_round(struct room *room, const struct group *g, const char *key) {
-        rankset_for_each(rank, &g->alive) {
+        rankset_for_each (rank, &g->alive) {
                 ck_assert_int_eq(room_submit(room, g, (uint32_t)rank, key), STATUS_OK);
         }
         struct meeting *m = room_take(&room->out.sealed);

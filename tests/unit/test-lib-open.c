@@ -121,8 +121,8 @@ START_TEST(a_closed_door_is_permission_and_names_the_group_G4) {
                 if (setgid(65534) != 0 || setuid(65534) != 0)
                         _exit(9);
                 bool ok = tutti_open(s->path, &t) == TUTTI_PERMISSION && strstr(tutti_error(), s->path) &&
-                        strstr(tutti_error(), "belongs to group \"adm\"") &&
-                        strstr(tutti_error(), "usermod -aG adm nobody");
+                          strstr(tutti_error(), "belongs to group \"adm\"") &&
+                          strstr(tutti_error(), "usermod -aG adm nobody");
                 fprintf(stderr, "%s\n", ok ? "" : tutti_error());
                 _exit(ok ? 0 : 1);
         }
@@ -156,9 +156,9 @@ static void script_wrong_welcome(struct server *s) {
         server_accept(s);
         struct request r = server_take(s, REQUEST_HELLO);
         struct reply reply = { .request = r.request, .status = STATUS_OK, .type = REPLY_WELCOME };
-        reply.welcome = (struct msg_welcome){ .version = *(uint32_t *)s->arg,
-                .server = "test",
-                .status_slots = STATUS_PAGE_SLOTS };
+        reply.welcome = (struct msg_welcome){
+                .version = *(uint32_t *)s->arg, .server = "test", .status_slots = STATUS_PAGE_SLOTS
+        };
         server_reply(s, &reply);
         struct request rest;
         while (server_take_any(s, &rest))

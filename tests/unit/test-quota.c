@@ -4,8 +4,12 @@
 
 static struct quotas *make(void) {
         struct quotas *q;
-        struct quota_limits limits = { .connections = 2, .descriptors = 10, .mapped_bytes = 1 << 20,
-                .pending = 3, .groups = 1, .recorder_bytes = 100 };
+        struct quota_limits limits = { .connections = 2,
+                .descriptors = 10,
+                .mapped_bytes = 1 << 20,
+                .pending = 3,
+                .groups = 1,
+                .recorder_bytes = 100 };
         ck_assert_int_eq(quotas_new(&q, &limits), 0);
         return q;
 }

@@ -234,6 +234,7 @@ START_TEST(O3_shapes_have_8_dimensions_and_count_below_2_to_the_63) {
         struct half h = half_of(KIND_REDUCE);
         h.entries[0].n_dims = MAX_DIMS + 1;
         check_refused(&h, STATUS_LIMIT, FIELD_SHAPE, "too many dimensions");
+        ck_assert_uint_eq(signature_bytes(&h.signature, h.entries), UINT64_MAX);
         h.entries[0].n_dims = 2;
         h.entries[0].shape[0] = 1ull << 32;
         h.entries[0].shape[1] = 1ull << 31;

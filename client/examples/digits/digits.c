@@ -30,9 +30,9 @@ static const char usage[] =
 
 /* A whole number of `lowest`..`highest`, or exit 2 saying so. */
 static uint32_t parse_number(const char *option, const char *text, uint32_t lowest, uint32_t highest) {
-        char *end;
-        unsigned long long n = strtoull(text, &end, 10);
-        if (*text < '0' || *text > '9' || *end || n < lowest || n > highest) {
+        char *end = NULL;
+        unsigned long long n = text && *text >= '0' && *text <= '9' ? strtoull(text, &end, 10) : 0;
+        if (!end || *end || n < lowest || n > highest) {
                 fprintf(stderr, "digits: --%s=%s: not a whole number from %u to %u\n", option, text, lowest,
                         highest);
                 exit(2);

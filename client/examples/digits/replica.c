@@ -13,6 +13,8 @@ struct notes {
 static bool is_ok(const struct replica *r, enum tutti_status status, const char *doing) {
         if (status == TUTTI_OK)
                 return true;
+        if (r->progress)
+                progress_interrupt(r->progress);
         if (r->group)
                 fprintf(stderr, "digits: R%u: %s: %s\n", r->rank, doing, tutti_error());
         else
@@ -103,6 +105,7 @@ static bool train_step(struct replica *r, struct shard *shard, float *ret_loss) 
 }
 
 bool replica_train(struct replica *r, struct shard *shard, uint32_t n_steps, struct progress *progress) {
+        r->progress = progress;
         if (!share_parameters(r))
                 return false;
         for (uint32_t step = 1; step <= n_steps; step++) {
@@ -111,6 +114,7 @@ bool replica_train(struct replica *r, struct shard *shard, uint32_t n_steps, str
                         return false;
                 progress_step(progress, step, loss, r->spent.late + r->spent.reduce + r->spent.wake);
         }
+        r->progress = NULL;
         return true;
 }
 

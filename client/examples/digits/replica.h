@@ -18,7 +18,8 @@ struct replica {
         struct tutti_buffer *parameters, *gradient, *notes; /* shared with tuttid */
         struct tutti_value tensors[NET_TENSORS];            /* views of the gradient */
         struct tutti_entry entries[NET_TENSORS];
-        float *velocity; /* ours alone */
+        float *velocity;           /* ours alone */
+        struct progress *progress; /* while training; not ours */
         struct step_times spent;
         uint32_t n_last[TUTTI_MAX_WORLD]; /* how often each rank came last */
 };

@@ -69,14 +69,24 @@ void progress_step(struct progress *p, uint32_t step, double loss, double waitin
         if (waiting > 0.0)
                 printf("   waiting %.0f %%", 100.0 * waiting / elapsed);
         printf("%s", p->is_terminal ? "\033[K" : "");
-        printf("%s", !p->is_terminal || step == p->n_steps ? "\n" : "");
+        p->is_open = p->is_terminal && step < p->n_steps;
+        if (!p->is_open)
+                printf("\n");
+        fflush(stdout);
+}
+
+void progress_interrupt(struct progress *p) {
+        if (!p->is_open)
+                return;
+        p->is_open = false;
+        printf("\n");
         fflush(stdout);
 }
 
 void report_begin(const struct net *net, uint32_t n_replicas, uint32_t n_images) {
-        printf("digits: %u replica%s x %u images, %u-%u-%u network, ", n_replicas, n_replicas == 1 ? "" : "s",
+        printf("digits: %u replica%s x %u images, %d-%u-%d network, ", n_replicas, n_replicas == 1 ? "" : "s",
                 n_images, DIGITS_PIXELS, net->hidden, DIGITS_CLASSES);
-        printf("batch_reduce of %u gradients a step\n\n", NET_TENSORS);
+        printf("batch_reduce of %d gradients a step\n\n", NET_TENSORS);
         fflush(stdout);
 }
 

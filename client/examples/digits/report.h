@@ -12,6 +12,7 @@ double now_seconds(void);
  */
 struct progress {
         bool is_on, is_terminal;
+        bool is_open; /* the line on the terminal waits to be written over */
         uint32_t n_steps;
         double began, shown; /* seconds; when the training began, when the line was last written */
         double loss;         /* smoothed */
@@ -21,6 +22,8 @@ enum progress_kind { PROGRESS_OFF, PROGRESS_ON };
 void progress_begin(struct progress *p, enum progress_kind kind, uint32_t n_steps);
 /* `step` (from 1) is done; `waiting`: seconds spent in collectives so far. */
 void progress_step(struct progress *p, uint32_t step, double loss, double waiting);
+/* Something else is to be written: leaves the line as it is. */
+void progress_interrupt(struct progress *p);
 
 /* Seconds, on average over steps and replicas. */
 struct step_times {

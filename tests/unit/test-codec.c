@@ -1,0 +1,404 @@
+/* Requests and replies over the wire and back: nothing is lost on the way. */
+#include "codec-journey.h"
+
+/* --- requests, every field --- */
+
+START_TEST(hello) {
+        struct request r = { .request = UINT64_MAX, .type = REQUEST_HELLO };
+        r.hello = (struct msg_hello){ .min_version = 1,
+                .max_version = 9,
+                .client = "libtutti 0.1.0",
+                .process = "train",
+                .n_descriptors = 1 };
+        struct request back = pass_request(&r);
+        SAME(&r.hello, &back.hello, min_version);
+        SAME(&r.hello, &back.hello, max_version);
+        SAME_STR(&r.hello, &back.hello, client);
+        SAME_STR(&r.hello, &back.hello, process);
+        SAME(&r.hello, &back.hello, n_descriptors);
+}
+END_TEST
+
+START_TEST(join) {
+        struct request r = { .request = 2, .type = REQUEST_JOIN };
+        r.join = (struct msg_join){ .job = "dp",
+                .group = "train",
+                .secret = "s3cret",
+                .world_size = 1024,
+                .rank = 1023,
+                .join_timeout_ns = UINT64_MAX,
+                .on_death = ON_DEATH_SHRINK,
+                .on_leave = ON_LEAVE_ZERO_FILL,
+                .has_default_timeout = true,
+                .default_timeout_ns = 7 };
+        struct request back = pass_request(&r);
+        SAME_STR(&r.join, &back.join, job);
+        SAME_STR(&r.join, &back.join, group);
+        SAME_STR(&r.join, &back.join, secret);
+        SAME(&r.join, &back.join, world_size);
+        SAME(&r.join, &back.join, rank);
+        SAME(&r.join, &back.join, join_timeout_ns);
+        SAME(&r.join, &back.join, on_death);
+        SAME(&r.join, &back.join, on_leave);
+        SAME(&r.join, &back.join, has_default_timeout);
+        SAME(&r.join, &back.join, default_timeout_ns);
+}
+END_TEST
+
+START_TEST(registration) {
+        struct request r = { .request = 3, .type = REQUEST_REGISTER };
+        r.reg = (struct msg_register){ .buffer = 1,
+                .size_bytes = UINT64_MAX,
+                .access = ACCESS_INOUT,
+                .kind = BUFFER_KIND_CUDA_IPC,
+                .n_descriptors = 1,
+                .device = "GPU:7" };
+        struct request back = pass_request(&r);
+        SAME(&r.reg, &back.reg, buffer);
+        SAME(&r.reg, &back.reg, size_bytes);
+        SAME(&r.reg, &back.reg, access);
+        SAME(&r.reg, &back.reg, kind);
+        SAME(&r.reg, &back.reg, n_descriptors);
+        SAME_STR(&r.reg, &back.reg, device);
+}
+END_TEST
+
+START_TEST(requests_of_one_number) {
+        static const enum request_type types[] = { REQUEST_LEAVE, REQUEST_REJOIN, REQUEST_SHRINK };
+        for (size_t i = 0; i < ARRAY_SIZE(types); i++) {
+                struct request r = { .request = 4, .type = types[i], .membership = UINT64_MAX - i };
+                ck_assert_uint_eq(pass_request(&r).membership, UINT64_MAX - i);
+        }
+        struct request r = { .request = 4, .type = REQUEST_UNREGISTER, .buffer = 77 };
+        ck_assert_uint_eq(pass_request(&r).buffer, 77);
+}
+END_TEST
+
+START_TEST(abort_busy_and_query) {
+        struct request r = { .request = 5, .type = REQUEST_ABORT };
+        r.abort = (struct msg_abort){
+                .membership = 9, .has_key = true, .key = key_sequence(0), .reason = "NaN"
+        };
+        struct request back = pass_request(&r);
+        SAME(&r.abort, &back.abort, membership);
+        SAME(&r.abort, &back.abort, has_key);
+        SAME_KEY(&r.abort, &back.abort, key);
+        SAME_STR(&r.abort, &back.abort, reason);
+        r.type = REQUEST_BUSY;
+        r.busy = (struct msg_busy){ .membership = 9, .why = "checkpoint", .duration_ns = 10 };
+        back = pass_request(&r);
+        SAME(&r.busy, &back.busy, membership);
+        SAME_STR(&r.busy, &back.busy, why);
+        SAME(&r.busy, &back.busy, duration_ns);
+        r.type = REQUEST_QUERY;
+        r.query = (struct msg_query){ .what = WHAT_QUOTA, .job = "dp", .group = "train" };
+        back = pass_request(&r);
+        SAME(&r.query, &back.query, what);
+        SAME_STR(&r.query, &back.query, job);
+        SAME_STR(&r.query, &back.query, group);
+}
+END_TEST
+
+START_TEST(what_this_version_does_not_do_is_known_by_its_type) {
+        for (enum request_type type = REQUEST_PREPARE; type <= REQUEST_PAGES; type++) {
+                struct request r = { .request = 6, .type = type };
+                pass_request(&r);
+        }
+        struct request r = { .request = 6, .type = REQUEST_GOODBYE };
+        pass_request(&r);
+}
+END_TEST
+
+static void check_options(const struct options *a, const struct options *b) {
+        SAME(a, b, rounding);
+        SAME(a, b, has_weight);
+        SAME(a, b, weight);
+        SAME(a, b, check_numerics);
+        SAME(a, b, check_overflow);
+        SAME(a, b, reproducible);
+        SAME(a, b, implementation);
+        SAME(a, b, has_algorithm);
+        SAME(a, b, has_packing);
+        SAME(a, b, priority);
+}
+
+START_TEST(submissions) {
+        struct entry entries[DESTINATION_SAME + 1];
+        for (unsigned int i = 0; i < ARRAY_SIZE(entries); i++)
+                entries[i] = full_entry((enum destination)i);
+        struct request r = submission(entries, ARRAY_SIZE(entries));
+        r.submit.signature.options = all_options;
+        r.submit.signature.root = UINT32_MAX;
+        r.submit.signature.n_entries = 70000;
+        r.submit.has_timeout = true;
+        r.submit.timeout_ns = UINT64_MAX;
+        r.submit.more = true;
+        r.submit.refused = STATUS_QUOTA;
+        r.submit.refused_field = FIELD_VERSION;
+        struct request back = pass_request(&r);
+        SAME(&r.submit, &back.submit, membership);
+        SAME(&r.submit, &back.submit, epoch);
+        SAME(&r.submit, &back.submit, has_key);
+        SAME_KEY(&r.submit, &back.submit, key);
+        SAME(&r.submit, &back.submit, signature.kind);
+        SAME(&r.submit, &back.submit, signature.op);
+        SAME(&r.submit, &back.submit, signature.root);
+        SAME(&r.submit, &back.submit, signature.n_entries);
+        check_options(&r.submit.signature.options, &back.submit.signature.options);
+        SAME(&r.submit, &back.submit, has_timeout);
+        SAME(&r.submit, &back.submit, timeout_ns);
+        SAME(&r.submit, &back.submit, n_part_entries);
+        SAME(&r.submit, &back.submit, more);
+        SAME(&r.submit, &back.submit, refused);
+        SAME(&r.submit, &back.submit, refused_field);
+        for (unsigned int i = 0; i < ARRAY_SIZE(entries); i++)
+                check_entry(&entries[i], &back.submit.entries[i]);
+}
+END_TEST
+
+START_TEST(every_word_passes) {
+        for (unsigned int i = 0; i < N_DTYPE; i++) {
+                struct entry e = { .dtype = (enum dtype)i, .destination = DESTINATION_ALL };
+                struct request r = submission(&e, 1);
+                ck_assert_int_eq(pass_request(&r).submit.entries[0].dtype, (int)i);
+        }
+        for (unsigned int i = 0; i < N_STATUS; i++) {
+                struct request r = submission(NULL, 0);
+                r.submit.refused = (enum status)i;
+                r.submit.refused_field = (enum field)i;
+                r.submit.signature.kind = (enum kind)(i % N_KIND);
+                r.submit.signature.op = (enum op)(i % N_OP);
+                struct request back = pass_request(&r);
+                SAME(&r.submit, &back.submit, refused);
+                SAME(&r.submit, &back.submit, refused_field);
+                SAME(&r.submit, &back.submit, signature.kind);
+                SAME(&r.submit, &back.submit, signature.op);
+        }
+}
+END_TEST
+
+START_TEST(D18_a_submission_without_op_is_a_submission) {
+        struct entry e = full_entry(DESTINATION_ALL);
+        struct request r = submission(&e, 1);
+        r.submit.signature.op = OP_UNSPECIFIED;
+        ck_assert_int_eq(pass_request(&r).submit.signature.op, OP_UNSPECIFIED);
+}
+END_TEST
+
+START_TEST(keys_pass_and_absent_ones_are_known) {
+        struct request r = submission(NULL, 0);
+        memset(r.submit.key.bytes, 0, MAX_KEY_BYTES);
+        r.submit.key.n_bytes = MAX_KEY_BYTES;
+        struct request back = pass_request(&r);
+        SAME_KEY(&r.submit, &back.submit, key);
+        r.submit.key = key_sequence(UINT64_MAX);
+        back = pass_request(&r);
+        ck_assert(back.submit.has_key);
+        SAME_KEY(&r.submit, &back.submit, key);
+        r.submit.key = key_sequence(0);
+        ck_assert(pass_request(&r).submit.has_key);
+        r.submit.has_key = false;
+        ck_assert(!pass_request(&r).submit.has_key);
+}
+END_TEST
+
+START_TEST(strings_are_never_null) {
+        struct request r = { .request = 1, .type = REQUEST_JOIN };
+        struct request back = pass_request(&r);
+        ck_assert_str_eq(back.join.job, "");
+        ck_assert_str_eq(back.join.group, "");
+        ck_assert_str_eq(back.join.secret, "");
+        r.type = REQUEST_HELLO;
+        r.hello = (struct msg_hello){ 0 };
+        ck_assert_str_eq(pass_request(&r).hello.process, "");
+}
+END_TEST
+
+/* --- replies, every field --- */
+
+START_TEST(welcome_joined_and_done) {
+        struct reply r = { .request = 1, .type = REPLY_WELCOME, .more = true };
+        r.welcome = (struct msg_welcome){ .version = 1,
+                .server = "tuttid 0.1.0",
+                .session = UINT64_MAX,
+                .pid = 17,
+                .n_descriptors = 1,
+                .status_slots = STATUS_PAGE_SLOTS,
+                .default_timeout_ns = 600,
+                .max_world = MAX_WORLD,
+                .max_entries = MAX_ENTRIES,
+                .max_packet_bytes = MAX_PACKET_BYTES };
+        struct reply back = pass_reply(&r);
+        SAME(&r.welcome, &back.welcome, version);
+        SAME_STR(&r.welcome, &back.welcome, server);
+        SAME(&r.welcome, &back.welcome, session);
+        SAME(&r.welcome, &back.welcome, pid);
+        SAME(&r.welcome, &back.welcome, n_descriptors);
+        SAME(&r.welcome, &back.welcome, status_slots);
+        SAME(&r.welcome, &back.welcome, default_timeout_ns);
+        SAME(&r.welcome, &back.welcome, max_world);
+        SAME(&r.welcome, &back.welcome, max_entries);
+        SAME(&r.welcome, &back.welcome, max_packet_bytes);
+
+        r = (struct reply){ .request = 2, .type = REPLY_JOINED };
+        r.joined = (struct msg_joined){ .membership = 5, .epoch = 6, .rank = 7, .world_size = 8 };
+        back = pass_reply(&r);
+        SAME(&r.joined, &back.joined, membership);
+        SAME(&r.joined, &back.joined, epoch);
+        SAME(&r.joined, &back.joined, rank);
+        SAME(&r.joined, &back.joined, world_size);
+
+        r = (struct reply){ .request = 3, .type = REPLY_DONE };
+        r.done = (struct msg_done){ .collective = 9,
+                .contributors = set_of(1),
+                .n_contributors = 500,
+                .op = OP_MAX,
+                .wait_ns = 10,
+                .run_ns = 11,
+                .last_rank = 12 };
+        back = pass_reply(&r);
+        SAME(&r.done, &back.done, collective);
+        SAME_SET(&r.done, &back.done, contributors);
+        SAME(&r.done, &back.done, n_contributors);
+        SAME(&r.done, &back.done, op);
+        SAME(&r.done, &back.done, wait_ns);
+        SAME(&r.done, &back.done, run_ns);
+        SAME(&r.done, &back.done, last_rank);
+}
+END_TEST
+
+static void check_error(const struct error *a, const struct error *b) {
+        SAME(a, b, status);
+        SAME(a, b, cause);
+        SAME(a, b, field);
+        SAME(a, b, loss);
+        SAME(a, b, outputs_undefined);
+        SAME(a, b, kind);
+        SAME_STR(a, b, job);
+        SAME_STR(a, b, group);
+        SAME(a, b, has_key);
+        SAME_KEY(a, b, key);
+        SAME(a, b, epoch);
+        SAME(a, b, entry);
+        SAME(a, b, rank);
+        SAME(a, b, world_size);
+        SAME_SET(a, b, have);
+        SAME_SET(a, b, missing);
+        SAME(a, b, n_classes);
+        for (uint32_t i = 0; i < a->n_classes; i++) {
+                SAME_SET(a, b, classes[i].ranks);
+                SAME_STR(a, b, classes[i].value);
+        }
+        SAME(a, b, n_replicas);
+        for (uint32_t i = 0; i < a->n_replicas; i++)
+                check_report(&a->replicas[i], &b->replicas[i]);
+        SAME(a, b, age_ns);
+        SAME(a, b, used);
+        SAME(a, b, limit);
+        SAME_STR(a, b, detail);
+}
+
+START_TEST(B4_the_fullest_error_passes_whole_and_fits) {
+        struct error e = full_error(), bare;
+        struct reply r = { .request = 8, .status = STATUS_MISMATCH, .error = &e };
+        struct reply back = pass_reply(&r);
+        ck_assert_ptr_nonnull(back.error);
+        check_error(&e, back.error);
+        ck_assert_uint_lt(n_packet, MAX_PACKET_BYTES / 8);
+        char here[ERROR_TEXT_BYTES], there[ERROR_TEXT_BYTES];
+        error_print(&e, here, sizeof(here));
+        error_print(back.error, there, sizeof(there));
+        ck_assert_str_eq(here, there);
+
+        error_init(&bare, STATUS_BUSY);
+        bare.key = key_sequence(0);
+        r = (struct reply){ .request = 0, .status = STATUS_BUSY, .error = &bare };
+        back = pass_reply(&r);
+        check_error(&bare, back.error);
+}
+END_TEST
+
+START_TEST(a_status_without_error_and_an_error_without_status) {
+        struct error e = full_error();
+        struct reply r = { .request = 8, .status = STATUS_NO_MEMORY };
+        ck_assert_ptr_null(pass_reply(&r).error);
+        r = (struct reply){ .request = 8, .status = STATUS_OK, .error = &e };
+        ck_assert_ptr_null(pass_reply(&r).error);
+}
+END_TEST
+
+/* --- the seeds of the fuzzer --- */
+
+#define CORPUS TUTTI_SOURCE_ROOT "/tests/fuzz/corpus/codec"
+
+/* The seed that stands in the corpus is the packet that is made today; with TUTTI_WRITE_CORPUS it is written.
+ */
+static void check_seed(const char *name) {
+        static uint8_t stored[MAX_PACKET_BYTES];
+        char path[512];
+        snprintf(path, sizeof(path), CORPUS "/%s", name);
+        FILE *f = fopen(path, getenv("TUTTI_WRITE_CORPUS") ? "w+" : "r");
+        ck_assert_msg(f != NULL, "%s: %s", path, strerror(errno));
+        if (getenv("TUTTI_WRITE_CORPUS")) {
+                ck_assert_uint_eq(fwrite(packet, 1, n_packet, f), n_packet);
+                rewind(f);
+        }
+        size_t n = fread(stored, 1, sizeof(stored), f);
+        fclose(f);
+        ck_assert_uint_eq(n, n_packet);
+        ck_assert_int_eq(memcmp(stored, packet, n), 0);
+}
+
+static void check_seed_request(const char *name, struct request r) {
+        r.request = 5;
+        pass_request(&r);
+        check_seed(name);
+}
+
+START_TEST(the_corpus_holds_one_packet_of_each_kind) {
+        struct entry entries[DESTINATION_SAME + 1];
+        struct error e = full_error();
+        struct replica_report report = report_of(2);
+        static const uint64_t arrivals[] = { 0, 5, UINT64_MAX };
+        struct row rows[ROW_QUOTA + 1] = { { 0 } };
+        for (unsigned int i = 0; i < ARRAY_SIZE(entries); i++)
+                entries[i] = full_entry((enum destination)i);
+        struct request submit = submission(entries, ARRAY_SIZE(entries));
+        submit.submit.signature.options = all_options;
+        check_seed_request("submit", submit);
+        check_seed_request("hello",
+                (struct request){ .type = REQUEST_HELLO, .hello = { 1, 1, "libtutti 0.1.0", "train", 1 } });
+        check_seed_request("join", (struct request){ .type = REQUEST_JOIN,
+                                           .join = { .job = "dp", .group = "train", .world_size = 4 } });
+        check_seed_request("register", (struct request){ .type = REQUEST_REGISTER,
+                                               .reg = { 1, 4096, ACCESS_IN, BUFFER_KIND_MEMFD, 1, "" } });
+        check_seed_request(
+                "abort", (struct request){ .type = REQUEST_ABORT, .abort = { 1, true, key_of("x"), "NaN" } });
+        check_seed_request(
+                "query", (struct request){ .type = REQUEST_QUERY, .query = { WHAT_DUMP, "dp", "" } });
+
+        struct reply error = { .request = 5, .status = STATUS_MISMATCH, .error = &e };
+        pass_reply(&error);
+        check_seed("error");
+        for (unsigned int i = 0; i < ARRAY_SIZE(rows); i++)
+                rows[i].type = (enum row_type)i;
+        rows[ROW_PENDING].pending.n_replicas = 1;
+        rows[ROW_PENDING].pending.replicas = &report;
+        rows[ROW_RECORD].record.n_arrivals = ARRAY_SIZE(arrivals);
+        rows[ROW_RECORD].record.arrival_ns = arrivals;
+        struct reply all_rows = reply_with_rows(rows, ARRAY_SIZE(rows));
+        pass_reply(&all_rows);
+        check_seed("rows");
+        struct reply done = {
+                .request = 5, .type = REPLY_DONE, .done = { .collective = 1, .contributors = set_of(1) }
+        };
+        pass_reply(&done);
+        check_seed("done");
+}
+END_TEST
+
+UNIT_MAIN("codec", 30, hello, join, registration, requests_of_one_number, abort_busy_and_query,
+        what_this_version_does_not_do_is_known_by_its_type, submissions, every_word_passes,
+        D18_a_submission_without_op_is_a_submission, keys_pass_and_absent_ones_are_known,
+        strings_are_never_null, welcome_joined_and_done, B4_the_fullest_error_passes_whole_and_fits,
+        a_status_without_error_and_an_error_without_status, the_corpus_holds_one_packet_of_each_kind)

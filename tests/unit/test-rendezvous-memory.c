@@ -1,0 +1,254 @@
+/* Memory that is short at any call harms nobody but who asked; and in steady work nothing is asked for. */
+#include <errno.h>
+#include "failing.h"
+#include "room.h"
+#include "unit.h"
+
+/* --- steady work --- */
+
+static void submit_batch(struct room *room, const struct group *g, uint32_t rank, uint32_t n_entries) {
+        struct half *half = rendezvous_half_new(room->r, n_entries);
+        ck_assert_ptr_nonnull(half);
+        half->session = g->members[rank].session;
+        half->membership = g->members[rank].id;
+        half->epoch = g->epoch;
+        half->key = room_key("batch");
+        half->signature =
+                (struct signature){ .kind = KIND_BATCH_REDUCE, .op = OP_SUM, .n_entries = n_entries };
+        for (uint32_t i = 0; i < n_entries; i++)
+                half->entries[i] =
+                        (struct entry){ .dtype = DTYPE_F32, .destination = DESTINATION_ALL, .n_dims = 1 };
+        ck_assert_int_eq(room_submit_half(room, half), STATUS_OK);
+}
+
+/* Two named ones that cross, one numbered, one batch; each with another name or number than before. */
+static void work(struct room *room, const struct group *g, int step) {
+        char a[16], b[16];
+        snprintf(a, sizeof(a), "grad/%d", step);
+        snprintf(b, sizeof(b), "loss/%d", step);
+        for (uint32_t rank = 0; rank < 4; rank++) {
+                struct half *numbered = room_half(room, g, rank, "x");
+                numbered->key = key_sequence((uint64_t)step);
+                ck_assert_int_eq(room_submit(room, g, rank, rank % 2 ? a : b), STATUS_OK);
+                ck_assert_int_eq(room_submit(room, g, rank, rank % 2 ? b : a), STATUS_OK);
+                ck_assert_int_eq(room_submit_half(room, numbered), STATUS_OK);
+                submit_batch(room, g, rank, 300);
+                room_wait(room, 1000);
+        }
+        struct meeting *m;
+        int n = 0;
+        for (; (m = room_take(&room->out.sealed)); n++)
+                room_finish(room, m);
+        ck_assert_int_eq(n, 4);
+}
+
+START_TEST(after_warm_up_10000_collectives_ask_for_no_memory) {
+        struct room room;
+        room_open(&room);
+        struct group *g = room_form(&room, 4, ON_DEATH_FAIL);
+        for (int step = 0; step < 100; step++)
+                work(&room, g, step);
+        failing_at(1);
+        for (int step = 100; step < 2600; step++)
+                work(&room, g, step);
+        ck_assert(!failing_has_failed());
+        failing_at(0);
+        ck_assert_uint_eq(g->next_number, 2600 * 4 + 1);
+        room_close(&room);
+}
+END_TEST
+
+/* --- short at the n-th call --- */
+
+struct tally {
+        int n_taken, n_told; /* halves */
+        bool is_wrong;
+};
+
+static void run_sealed(struct room *room) {
+        struct meeting *m;
+        while ((m = room_take(&room->out.sealed))) {
+                rendezvous_done(room->r, m, STATUS_OK, NULL, room->now_ns);
+                list_append(&room->out.ended, &m->outcome_link);
+        }
+}
+
+static void end_all(struct room *room, struct tally *tally) {
+        struct meeting *m;
+        while ((m = room_take(&room->out.ended))) {
+                tally->n_told += (int)m->n_halves;
+                tally->is_wrong |= m->state != MEETING_ENDED || (m->error && m->error->status != m->status);
+                room_release(room, m);
+        }
+}
+
+static void drain(struct room *room, struct tally *tally) {
+        struct list *link;
+        struct group *g;
+        run_sealed(room);
+        end_all(room, tally);
+        while (room_take_group(&room->out.formed))
+                ;
+        while ((g = room_take_group(&room->out.unformed)))
+                rendezvous_forget(room->r, g);
+        while ((link = list_take_first(&room->out.struck))) {
+                rendezvous_half_free(room->r, list_entry(link, struct half, pool_link));
+                tally->n_told++;
+        }
+        while ((g = room_take_group(&room->out.over)))
+                rendezvous_forget(room->r, g);
+        while ((link = list_take_first(&room->out.ejected))) {
+                uint64_t session = list_entry(link, struct member, outcome_link)->session;
+                rendezvous_lose(room->r, session, LOSS_EJECTED, "", room->now_ns, &room->out);
+        }
+        if (!outcome_is_empty(&room->out))
+                drain(room, tally);
+}
+
+static void try_join(struct room *room, struct join ask, struct tally *tally) {
+        enum status status = room_join(room, ask);
+        tally->is_wrong |= status != STATUS_OK && status != STATUS_NO_MEMORY && status != STATUS_BUSY;
+        drain(room, tally);
+}
+
+static struct group *try_form(
+        struct room *room, const char *name, enum on_death on_death, struct tally *tally) {
+        struct group *g = NULL;
+        for (uint32_t i = 0; i < 6; i++) { /* the rank that memory failed once is tried again */
+                struct join ask = room_ask(name, 3, i % 3);
+                ask.ask.on_death = on_death;
+                try_join(room, ask, tally);
+        }
+        while ((g = rendezvous_next_group(room->r, g)))
+                if (strcmp(g->name, name) == 0)
+                        return g;
+        return NULL;
+}
+
+static void try_submit(
+        struct room *room, const struct group *g, uint32_t rank, const char *key, struct tally *tally) {
+        struct half *half = rendezvous_half_new(room->r, 1);
+        if (!half)
+                return;
+        half->session = g->members[rank].session;
+        half->membership = g->members[rank].id;
+        half->epoch = g->epoch;
+        half->key = room_key(key);
+        half->signature = (struct signature){ .kind = KIND_REDUCE, .op = rank ? OP_SUM : OP_MAX };
+        half->signature.op = key[0] == 'm' ? half->signature.op : OP_SUM; /* "m...": a mismatch */
+        half->has_timeout = key[0] == 't';
+        half->timeout_ns = 1;
+        tally->n_taken += room_submit_half(room, half) == STATUS_OK;
+}
+
+static void try_rounds(struct room *room, struct group *g, struct tally *tally) {
+        static const char *const keys[] = { "k", "mismatch", "other" };
+        for (size_t i = 0; i < ARRAY_SIZE(keys); i++)
+                for (uint32_t rank = 0; rank < 3; rank++) {
+                        try_submit(room, g, rank, keys[i], tally);
+                        drain(room, tally);
+                }
+        try_submit(room, g, 0, "timeout", tally);
+        room_wait(room, 1);
+        drain(room, tally);
+        try_submit(room, g, 1, "waits", tally);
+        room_refuse(room, g, 2, "waits");
+        drain(room, tally);
+        try_submit(room, g, 0, "waits for R2", tally);
+        try_submit(room, g, 1, "waits for R2", tally);
+}
+
+/* Everything that asks for memory, in two groups that end each in its own way. */
+static void play(struct room *room, struct tally *tally) {
+        struct group *g = try_form(room, "shrinks", ON_DEATH_SHRINK, tally);
+        if (g)
+                try_rounds(room, g, tally);
+        rendezvous_lose(room->r, 102, LOSS_DIED, "", room->now_ns, &room->out);
+        drain(room, tally);
+        g = try_form(room, "fails", ON_DEATH_FAIL, tally);
+        if (g)
+                try_rounds(room, g, tally);
+        for (uint64_t session = 100; session < 103; session++) {
+                rendezvous_lose(room->r, session, LOSS_DIED, "", room->now_ns, &room->out);
+                drain(room, tally);
+        }
+}
+
+/* Whether memory was short somewhere. */
+static bool play_short_at(unsigned int n) {
+        struct room room = { .now_ns = NS_PER_S };
+        struct tally tally = { 0 };
+        struct quota_limits limits = room_limits();
+        struct rendezvous_settings settings = room_settings();
+        failing_at(n);
+        int r = quotas_new(&room.quotas, &limits);
+        if (r == 0 && (r = rendezvous_new(&room.r, &settings, room.quotas)) == 0) {
+                outcome_init(&room.out);
+                play(&room, &tally);
+        }
+        bool was_short = failing_has_failed();
+        failing_at(0);
+        ck_assert(r == 0 || (r == -ENOMEM && was_short));
+        ck_assert_msg(!tally.is_wrong, "at call %u", n);
+        ck_assert_msg(tally.n_taken == tally.n_told, "at call %u: %d halves were taken, %d told", n,
+                tally.n_taken, tally.n_told);
+        if (room.r) {
+                ck_assert_uint_eq(rendezvous_n_groups(room.r), 0);
+                ck_assert_uint_eq(rendezvous_next_ns(room.r), ALARM_NEVER);
+                ck_assert_uint_eq(quota_users(room.quotas), 0);
+        }
+        rendezvous_free(room.r);
+        quotas_free(room.quotas);
+        return was_short;
+}
+
+START_TEST(memory_short_at_any_call_leaves_nothing_and_harms_nobody_else) {
+        unsigned int n = 1;
+        while (play_short_at(n))
+                n++;
+        ck_assert_uint_gt(n, 30); /* it asks that often at least */
+}
+END_TEST
+
+START_TEST(a_half_without_memory_for_its_meeting_is_a_refusal) {
+        struct room room;
+        room_open(&room);
+        struct group *g = room_form(&room, 2, ON_DEATH_FAIL);
+        struct half *half = room_half(&room, g, 0, "k");
+        failing_at(1);
+        enum status status = room_submit_half(&room, half);
+        failing_at(0);
+        ck_assert_int_eq(status, STATUS_NO_MEMORY);
+        ck_assert_int_eq(room_submit(&room, g, 1, "k"), STATUS_EXPIRED);
+        ck_assert_int_eq(room.err.cause, STATUS_PEER_REFUSED);
+        room_round(&room, g, "k");
+        room_close(&room);
+}
+END_TEST
+
+START_TEST(errors_that_wait_to_be_told_are_bounded) {
+        struct room room;
+        room_open(&room);
+        struct group *g = room_form(&room, 2, ON_DEATH_FAIL);
+        for (uint64_t i = 0; i < 5000; i++) {
+                struct half *half = room_half(&room, g, 0, "x");
+                half->key = key_sequence(i);
+                ck_assert_int_eq(room_submit_half(&room, half), STATUS_OK);
+        }
+        room_lose(&room, g, 1);
+        struct meeting *m;
+        int n_with = 0, n_without = 0;
+        while ((m = room_take(&room.out.ended))) {
+                ck_assert_int_eq(m->status, STATUS_REPLICA_LOST);
+                *(m->error ? &n_with : &n_without) += 1;
+                room_release(&room, m);
+        }
+        ck_assert_int_eq(n_with, 4096);
+        ck_assert_int_eq(n_without, 904);
+        room_close(&room);
+}
+END_TEST
+
+UNIT_MAIN("rendezvous-memory", 30, after_warm_up_10000_collectives_ask_for_no_memory,
+        memory_short_at_any_call_leaves_nothing_and_harms_nobody_else,
+        a_half_without_memory_for_its_meeting_is_a_refusal, errors_that_wait_to_be_told_are_bounded)
