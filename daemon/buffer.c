@@ -26,6 +26,7 @@ struct buffer {
         enum access access;
         uint32_t n_leases;
         bool is_doomed, is_listed;
+        bool is_closing; /* its import failed, and its chore is out to close the descriptor */
         struct charge descriptor, bytes;
         struct holder *holder;
         struct list holder_link;
@@ -191,7 +192,7 @@ static void buffer_start_chore(struct buffer *buf, enum chore_kind kind, struct 
 
 /* The memory goes as soon as nothing holds it: no id, no lease, no import under way. */
 static void buffer_go_if_done(struct buffer *buf, struct list *chores) {
-        if (!buf->is_doomed || buf->n_leases > 0 || buf->state == BUFFER_IMPORTING)
+        if (!buf->is_doomed || buf->n_leases > 0 || buf->state == BUFFER_IMPORTING || buf->is_closing)
                 return;
         if (buf->state == BUFFER_READY)
                 buffer_start_chore(buf, CHORE_RELEASE, chores);
@@ -340,7 +341,9 @@ static void buffer_imported(
         buffer_set_state(b, buf, buf->chore.status == STATUS_OK ? BUFFER_READY : BUFFER_FAILED);
         if (buf->state == BUFFER_FAILED) {
                 buf->status = buf->chore.status;
+                buf->is_closing = true;
                 charge_release(&buf->bytes);
+                buffer_start_chore(buf, CHORE_RELEASE, chores);
         }
         buffer_go_if_done(buf, chores);
 }
@@ -351,7 +354,12 @@ bool buffer_chore_done(struct buffers *b, struct chore *chore, struct list *chor
                 buffer_imported(b, buf, chores, ret);
                 return true;
         }
-        buffer_free(buf);
+        if (buf->is_closing) {
+                buf->is_closing = false;
+                buffer_go_if_done(buf, chores);
+        } else {
+                buffer_free(buf);
+        }
         return false;
 }
 

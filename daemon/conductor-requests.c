@@ -253,8 +253,12 @@ static void conductor_handle_join(struct conductor *c, struct session *s, const 
                         "tuttid is being stopped and takes nothing new");
         else
                 status = rendezvous_join(c->house.rendezvous, &join, c->now_ns, &c->outcome, &c->error);
-        if (status != STATUS_OK)
-                conductor_reply_status(c, s, r->request, status, &c->error);
+        if (status == STATUS_OK)
+                return;
+        if (c->error.n_replicas)
+                conductor_probe(c, rendezvous_find_group(c->house.rendezvous, &join), c->error.n_replicas,
+                        c->error.replicas);
+        conductor_reply_status(c, s, r->request, status, &c->error);
 }
 
 static void conductor_handle_register(

@@ -1,6 +1,6 @@
 /* Bells only set a flag: a check handle, which libuv calls after all events of an iteration, makes one turn
- * of the conductor for all of them. So everything that arrived together is handled together, and nothing is
- * handled inside a callback of the room that it came from. */
+ * of the conductor for all of them; the timer makes its own. So everything that arrived together is handled
+ * together, and nothing is handled inside a callback of the room that it came from. */
 #include "daemon.h"
 
 #include <errno.h>
@@ -66,8 +66,14 @@ static void daemon_on_leash(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
 
 /* --- turning --- */
 
+static void daemon_turn(struct daemon *d);
+
+/* libuv runs timers before it polls: left to the check handle, this turn would wait for the next event. */
 static void daemon_on_timer(uv_timer_t *timer) {
-        ((struct daemon *)timer->data)->is_rung = true;
+        struct daemon *d = timer->data;
+        /* libuv reads a coarse clock: the timer may be early, and the same instant must set it again. */
+        d->timer_at_ns = ALARM_NEVER;
+        daemon_turn(d);
 }
 
 /* The one timer follows the first deadline; libuv counts in ms, so it is set to the ms after. */
@@ -85,14 +91,17 @@ static void daemon_set_timer(struct daemon *d, uint64_t now_ns) {
                 &d->timer, daemon_on_timer, next_ns > now_ns ? (next_ns - now_ns) / NS_PER_MS + 1 : 0, 0);
 }
 
-static void daemon_on_check(uv_check_t *check) {
-        struct daemon *d = check->data;
-        if (!d->is_rung)
-                return;
+static void daemon_turn(struct daemon *d) {
         d->is_rung = false;
         uint64_t now_ns = clock_now_ns();
         conductor_turn(d->conductor, now_ns);
         daemon_set_timer(d, now_ns);
+}
+
+static void daemon_on_check(uv_check_t *check) {
+        struct daemon *d = check->data;
+        if (d->is_rung)
+                daemon_turn(d);
 }
 
 /* --- building --- */
@@ -233,6 +242,7 @@ static void daemon_close_handle(uv_handle_t *handle, void *data) {
 
 static void daemon_tear_down(struct daemon *d) {
         struct house *h = &d->house;
+        d->is_ending = true; /* a signal now changes nothing any more */
         if (h->listener)
                 listener_close(h->listener);
         if (d->conductor)

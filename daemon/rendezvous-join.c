@@ -86,6 +86,13 @@ static struct circle *circle_find(const struct rendezvous *r, const struct ident
         return c;
 }
 
+const struct group *rendezvous_find_group(const struct rendezvous *r, const struct join *join) {
+        struct identity identity;
+        make_identity(join, &identity);
+        const struct circle *c = circle_find(r, &identity);
+        return c ? &c->group : NULL;
+}
+
 static void circle_init(struct circle *c, const struct join *join, uint64_t now_ns) {
         struct group *g = &c->group;
         g->uid = join->uid;

@@ -205,12 +205,10 @@ uint64_t rendezvous_next_ns(const struct rendezvous *r) {
         return next_ns;
 }
 
-/* The first alarm of `heap`, which was due at `at_ns`. */
+/* The first alarm of `heap` is due. */
 static void ring(struct rendezvous *r, struct heap *heap, uint64_t now_ns, struct outcome *out) {
-        uint64_t at_ns = heap_next_ns(heap);
-        if (heap == &r->busy_ends) {
-                struct member *m = list_entry(heap->slots[0], struct member, busy_end);
-                member_end_busy(r, m, at_ns);
+        if (heap == &r->busy_ends) { /* as of when it was due, so it stays set until then */
+                member_end_busy(r, list_entry(heap->slots[0], struct member, busy_end), now_ns);
                 return;
         }
         struct alarm *alarm = heap_take_due(heap, now_ns);

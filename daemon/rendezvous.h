@@ -145,6 +145,9 @@ struct join {
 enum status rendezvous_join(struct rendezvous *r, const struct join *join, uint64_t now_ns,
         struct outcome *out, struct error *err) MUST_USE;
 
+/* The group that this join asked for; NULL when there is none. */
+const struct group *rendezvous_find_group(const struct rendezvous *r, const struct join *join);
+
 /* The member goes willingly. What it had submitted and is not sealed is struck; what the others wait for
  * seals if the rest are there; a BROADCAST whose root it is ends INVALID for all. NOT_FOUND when it is not
  * this session's, LEFT or REPLICA_LOST when it has ended before. */

@@ -369,10 +369,16 @@ static int connection_queue(
         return 0;
 }
 
+/* Whether the packet is to be kept: the socket is full, or the kernel is short of memory. What a peer that is
+ * gone does not get needs no keeping: its end comes by other ways. */
+static bool must_wait(int r) {
+        return r == -EAGAIN || r == -ENOBUFS || r == -ENOMEM || r == -ETOOMANYREFS;
+}
+
 static void connection_flush(struct connection *c) {
         while (!list_is_empty(&c->outgoing)) {
                 struct outgoing *o = list_entry(c->outgoing.next, struct outgoing, link);
-                if (channel_send(c->socket, o->bytes, o->n_bytes, &o->fd, o->fd >= 0) == -EAGAIN)
+                if (must_wait(channel_send(c->socket, o->bytes, o->n_bytes, &o->fd, o->fd >= 0)))
                         return;
                 list_unlink(&o->link);
                 c->queued_bytes -= o->n_bytes;
@@ -388,7 +394,7 @@ int session_send(struct sessions *s, struct session *session, const void *bytes,
         CHECK(n_fds <= 1);
         if (c->is_closing)
                 return 0;
-        if (list_is_empty(&c->outgoing) && channel_send(c->socket, bytes, n_bytes, fds, n_fds) != -EAGAIN)
+        if (list_is_empty(&c->outgoing) && !must_wait(channel_send(c->socket, bytes, n_bytes, fds, n_fds)))
                 return 0;
         return connection_queue(c, bytes, n_bytes, fds, n_fds);
 }

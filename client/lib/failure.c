@@ -131,14 +131,21 @@ const struct tutti_error_info *failure_info(const struct failure *f, enum status
         return &bare[(unsigned int)status < N_STATUS ? (unsigned int)status : N_STATUS];
 }
 
-enum status refuse(struct error *e, enum status status, enum field field, const char *format, ...) {
+/* The arguments may point into *e. */
+static void refuse_with(
+        struct error *e, enum status status, enum field field, const char *format, va_list args) {
         char detail[sizeof(e->detail)];
+        vsnprintf(detail, sizeof(detail), format, args);
+        error_init(e, status);
+        error_set(e, status, field, "%s", detail);
+}
+
+enum status refuse(struct error *e, enum status status, enum field field, const char *format, ...) {
         va_list args;
         va_start(args, format);
-        vsnprintf(detail, sizeof(detail), format, args);
+        refuse_with(e, status, field, format, args);
         va_end(args);
-        error_init(e, status);
-        return error_set(e, status, field, "%s", detail);
+        return status;
 }
 
 /* --- each thread's last failed call --- */
@@ -179,12 +186,10 @@ enum tutti_status thread_fail(const struct error *e) {
 
 enum tutti_status thread_say(enum status status, enum field field, const char *format, ...) {
         struct error e;
-        char detail[sizeof(e.detail)];
         va_list args;
         va_start(args, format);
-        vsnprintf(detail, sizeof(detail), format, args);
+        refuse_with(&e, status, field, format, args);
         va_end(args);
-        refuse(&e, status, field, "%s", detail);
         return thread_fail(&e);
 }
 

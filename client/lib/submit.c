@@ -11,7 +11,7 @@ struct passage {
         struct request request;
         struct entry only; /* the one entry of most collectives */
         enum status refused;
-        struct error err; /* only when refused, or when it could not be sent */
+        struct error *err; /* set when refused, or when it could not be sent */
 };
 
 /* --- refusing --- */
@@ -26,23 +26,23 @@ static void sign(const struct half *h, struct error *e) {
 /* The peers are told status and field; the work remembers the rest. */
 static void make_refused(struct passage *p, enum status status) {
         struct msg_submit *m = &p->request.submit;
-        sign(p->half, &p->err);
+        sign(p->half, p->err);
         p->refused = status;
         m->refused = status;
-        m->refused_field = p->err.field;
+        m->refused_field = p->err->field;
         m->signature.n_entries = m->n_part_entries = 0;
         if (p->work)
-                p->work->refusal = failure_new(&p->err);
+                p->work->refusal = failure_new(p->err);
 }
 
 /* A key that cannot be sent: nobody waits under it. */
 static enum tutti_status end_at_once(struct passage *p, size_t n_key_bytes) {
         struct tutti *t = p->half->g->t;
-        refuse(&p->err, STATUS_INVALID, FIELD_KEY, "a key has 1 to %d bytes, this one has %zu", MAX_KEY_BYTES,
+        refuse(p->err, STATUS_INVALID, FIELD_KEY, "a key has 1 to %d bytes, this one has %zu", MAX_KEY_BYTES,
                 n_key_bytes);
-        sign(p->half, &p->err);
+        sign(p->half, p->err);
         pthread_mutex_lock(&t->lock);
-        call_end(t, &p->work->call, STATUS_INVALID, failure_new(&p->err));
+        call_end(t, &p->work->call, STATUS_INVALID, failure_new(p->err));
         pthread_mutex_unlock(&t->lock);
         return TUTTI_OK;
 }
@@ -53,12 +53,12 @@ static enum status take_number(struct passage *p) {
         struct tutti *t = p->half->g->t;
         struct call *call = p->work ? &p->work->call : NULL;
         if (p->refused == STATUS_OK) {
-                enum status status = send_number_submission(t, &p->request, call, &p->err);
+                enum status status = send_number_submission(t, &p->request, call, p->err);
                 if (status != STATUS_LIMIT)
                         return status;
                 make_refused(p, status);
         }
-        return send_number(t, &p->request, call, &p->err);
+        return send_number(t, &p->request, call, p->err);
 }
 
 static void send_part(struct tutti *t, const struct request *request) {
@@ -98,7 +98,7 @@ static enum tutti_status send(struct passage *p) {
                 return TUTTI_OK;
         if (p->work)
                 work_drop(p->work);
-        return thread_fail(&p->err);
+        return thread_fail(p->err);
 }
 
 /* --- the passage --- */
@@ -122,7 +122,7 @@ static void fill_request(struct passage *p) {
 
 static void check(struct passage *p) {
         struct half_timeout timeout;
-        enum status status = half_check(p->half, p->work, &timeout, &p->only, &p->err);
+        enum status status = half_check(p->half, p->work, &timeout, &p->only, p->err);
         p->request.submit.has_timeout = timeout.is_set;
         p->request.submit.timeout_ns = timeout.ns;
         if (status != STATUS_OK)
@@ -131,14 +131,14 @@ static void check(struct passage *p) {
 
 /* The peers must not wait for a half that this process has no memory for. */
 static enum tutti_status refuse_without_memory(struct passage *p) {
-        refuse(&p->err, STATUS_NO_MEMORY, FIELD_UNSPECIFIED, "%zu bytes for a handle are needed",
+        refuse(p->err, STATUS_NO_MEMORY, FIELD_UNSPECIFIED, "%zu bytes for a handle are needed",
                 sizeof(struct tutti_work));
         if (!p->half->has_key)
-                return thread_fail(&p->err);
+                return thread_fail(p->err);
         fill_request(p);
         make_refused(p, STATUS_NO_MEMORY);
         enum tutti_status status = send(p);
-        return status == TUTTI_OK ? thread_fail(&p->err) : status;
+        return status == TUTTI_OK ? thread_fail(p->err) : status;
 }
 
 static void take_key(struct half *h, const char *key) {
@@ -158,10 +158,8 @@ enum tutti_status submit(struct half *h, const char *key, struct tutti_work **re
         enum tutti_status status = group_check(h->g);
         if (status != TUTTI_OK)
                 return status;
-        struct passage p;
-        p.half = h;
-        p.refused = STATUS_OK;
-        p.work = work_new(h->g->t);
+        struct error err;
+        struct passage p = { .half = h, .work = work_new(h->g->t), .err = &err };
         if (!p.work)
                 return refuse_without_memory(&p);
         if (!h->has_key) {

@@ -26,7 +26,7 @@ struct memory {
 
 enum chore_kind {
         CHORE_IMPORT,  /* seal, check, map, guard fd -> memory */
-        CHORE_RELEASE, /* unmap memory, close fd */
+        CHORE_RELEASE, /* unmap memory if there is any, close fd; also after an import that failed */
         CHORE_CLOSE,   /* close a stranger's descriptor, which may block for seconds */
 };
 

@@ -53,7 +53,6 @@ static void fake_import(struct backend *b, struct chore *c) {
         if (!fails)
                 f->counts.n_alive++;
         pthread_mutex_unlock(&f->lock);
-        fd_close(&c->fd);
         c->status = fails ? f->import_status : STATUS_OK;
         snprintf(c->why, sizeof(c->why), "%s", fails ? "the fake was told to fail" : "");
         c->memory = fails ? NULL : calloc(1, sizeof(*c->memory));
@@ -68,8 +67,9 @@ static void fake_release(struct backend *b, struct chore *c) {
         struct fake_backend *f = fake_of(b);
         pthread_mutex_lock(&f->lock);
         f->counts.n_releases++;
-        f->counts.n_alive--;
+        f->counts.n_alive -= c->memory != NULL;
         pthread_mutex_unlock(&f->lock);
+        fd_close(&c->fd);
         free(c->memory);
         c->memory = NULL;
 }

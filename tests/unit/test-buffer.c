@@ -74,7 +74,8 @@ static struct chore *take_chore(struct fixture *f, enum chore_kind kind) {
 static struct buffer_news do_chore(struct fixture *f, enum chore_kind kind, enum status status) {
         struct buffer_news news = { 0 };
         struct chore *c = take_chore(f, kind);
-        fd_close(&c->fd);
+        if (kind != CHORE_IMPORT)
+                fd_close(&c->fd);
         if (kind == CHORE_IMPORT) {
                 c->status = status;
                 c->memory = status == STATUS_OK ? calloc(1, sizeof(*c->memory)) : NULL;
@@ -155,6 +156,7 @@ START_TEST(a_failed_import_keeps_its_status_for_submissions) {
         const struct buffer_news news = do_chore(&f, CHORE_IMPORT, STATUS_INVALID);
         ck_assert_int_eq(news.status, STATUS_INVALID);
         ck_assert_str_eq(news.why, "as told");
+        do_chore(&f, CHORE_RELEASE, STATUS_OK); /* closes the descriptor */
         struct place p = { .buffer = 5 };
         ck_assert_int_eq(lease(&f, &p, BUFFER_READ, 1), STATUS_INVALID);
         ck_assert_uint_eq(quota_used(f.quotas, 1000, QUOTA_MAPPED_BYTES), 0);
@@ -208,7 +210,6 @@ START_TEST(E2_a_session_that_ends_gives_all_back_also_what_is_still_being_import
         buffers_end_session(f.buffers, 1, &f.chores);
         ck_assert(list_is_empty(&f.chores)); /* one leased, one on its way */
         ck_assert_uint_eq(buffers_count(f.buffers), 0);
-        fd_close(&import->fd);
         import->status = STATUS_OK;
         import->memory = calloc(1, sizeof(*import->memory));
         struct buffer_news news;
@@ -261,6 +262,21 @@ START_TEST(P18_bytes_and_descriptors_are_charged_and_limits_named) {
 }
 END_TEST
 
+START_TEST(a_failed_import_can_be_unregistered_before_its_descriptor_is_closed) {
+        struct fixture f;
+        set_up(&f);
+        ck_assert_int_eq(ask(&f, 1, 5, 4096, ACCESS_IN, make_memfd(4096)), STATUS_OK);
+        do_chore(&f, CHORE_IMPORT, STATUS_BAD_FD);
+        struct chore *closing = take_chore(&f, CHORE_RELEASE);
+        buffers_end_session(f.buffers, 1, &f.chores);
+        ck_assert(list_is_empty(&f.chores));
+        fd_close(&closing->fd);
+        struct buffer_news news;
+        ck_assert(!buffer_chore_done(f.buffers, closing, &f.chores, &news));
+        tear_down(&f);
+}
+END_TEST
+
 /* Every allocation of a registration fails once: the answer is NO_MEMORY, nothing leaks, no charge stays. */
 START_TEST(memory_that_is_short_at_any_point_costs_nothing) {
         for (unsigned int n = 1;; n++) {
@@ -289,7 +305,9 @@ END_TEST
 
 UNIT_MAIN("buffer", 10, a_buffer_is_imported_leased_and_released,
         O1_a_descriptor_that_is_no_memfd_is_BAD_FD_and_the_id_stays_failed,
-        a_failed_import_keeps_its_status_for_submissions, E5_a_place_must_lie_inside_and_keep_to_its_access,
+        a_failed_import_keeps_its_status_for_submissions,
+        a_failed_import_can_be_unregistered_before_its_descriptor_is_closed,
+        E5_a_place_must_lie_inside_and_keep_to_its_access,
         E2_a_session_that_ends_gives_all_back_also_what_is_still_being_imported,
         an_id_is_used_once_and_zero_never, P18_bytes_and_descriptors_are_charged_and_limits_named,
         memory_that_is_short_at_any_point_costs_nothing)

@@ -329,7 +329,8 @@ START_TEST(the_descriptor_is_readable_when_there_is_something_to_dispatch) {
         ck_assert_int_eq(tutti_barrier_start(g, "k", NULL, &w), TUTTI_OK);
         ck_assert_int_eq(poll(&fds, 1, 0), 0);
         ck_assert_int_eq(tutti_busy(g, "go on", 1), TUTTI_OK);
-        ck_assert_int_eq(poll(&fds, 1, (int)(10000 * unit_scale())), w->call.is_ended ? 0 : 1);
+        if (!w->call.is_ended) /* it may have come in together with the answer */
+                ck_assert_int_eq(poll(&fds, 1, (int)(10000 * unit_scale())), 1);
         ck_assert_int_eq(tutti_dispatch(t), TUTTI_OK);
         ck_assert_int_eq(poll(&fds, 1, 0), 0);
         ck_assert_int_eq(tutti_work_test(w), TUTTI_OK);

@@ -74,12 +74,14 @@ END_TEST
 
 /* Names of an enum: in order, none missing, none twice. */
 static void check_names(const char *(*name)(unsigned int), const char *expected) {
-        char all[1024] = "";
+        char all[1024] = "", *end = all;
         for (unsigned int i = 0; strcmp(name(i), "?") != 0; i++) {
-                strcat(all, i ? " " : "");
+                if (i)
+                        *end++ = ' ';
                 for (const char *p = name(i); *p; p++)
-                        strncat(all, *p == ' ' ? "-" : p, 1);
+                        *end++ = *p == ' ' ? '-' : *p;
         }
+        *end = '\0';
         ck_assert_str_eq(all, expected);
         ck_assert_str_eq(name(UINT32_MAX), "?");
 }

@@ -263,6 +263,20 @@ START_TEST(B1_B2_B5_B6_B8_D13_a_difference_is_told_to_all_alike) {
 }
 END_TEST
 
+START_TEST(D13_zero_elements_are_a_meeting_like_any) {
+        struct room room;
+        room_open(&room);
+        struct group *g = room_form(&room, 2, ON_DEATH_FAIL);
+        for (uint32_t rank = 0; rank < 2; rank++) {
+                struct half *half = room_half(&room, g, rank, "empty");
+                make_odd(half, ODD_EMPTY);
+                ck_assert_int_eq(room_submit_half(&room, half), STATUS_OK);
+        }
+        room_finish(&room, room_take(&room.out.sealed));
+        room_close(&room);
+}
+END_TEST
+
 START_TEST(B6_roots_must_be_equal) {
         struct room room;
         room_open(&room);
@@ -366,6 +380,6 @@ UNIT_MAIN("rendezvous", 20, seals_when_the_last_half_is_in, numbers_count_what_w
         B5_no_order_of_calls_deadlocks, names_and_numbers_never_meet, N3_equal_names_in_two_groups_never_meet,
         a_failed_run_is_told_and_is_nobodys_last, a_membership_must_be_this_sessions_and_of_this_epoch,
         a_joining_member_cannot_submit_yet, B7_the_same_key_twice_leaves_the_first_unharmed,
-        B1_B2_B5_B6_B8_D13_a_difference_is_told_to_all_alike, B6_roots_must_be_equal,
-        B11_one_odd_entry_of_a_batch_is_named, more_values_than_fit_share_the_last_class,
-        the_most_general_difference_is_told, a_world_of_1024_meets)
+        B1_B2_B5_B6_B8_D13_a_difference_is_told_to_all_alike, D13_zero_elements_are_a_meeting_like_any,
+        B6_roots_must_be_equal, B11_one_odd_entry_of_a_batch_is_named,
+        more_values_than_fit_share_the_last_class, the_most_general_difference_is_told, a_world_of_1024_meets)

@@ -2,6 +2,7 @@
 #include "base/text.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -182,6 +183,7 @@ static const char *log_of(void (*write_lines)(void), bool is_journal) {
                 else
                         setenv("JOURNAL_STREAM", "1:1", 1);
                 dup2(fd, STDERR_FILENO);
+                program_invocation_short_name = (char *)"tuttid";
                 write_lines();
                 _exit(0);
         }
@@ -203,8 +205,8 @@ static void write_one_of_each(void) {
 }
 
 START_TEST(plain_lines_name_program_and_level) {
-        ck_assert_str_eq(log_of(write_one_of_each, false), "test-text: error: e 1\ntest-text: warning: w\n"
-                                                           "test-text: notice: n\ntest-text: info: i\n");
+        ck_assert_str_eq(log_of(write_one_of_each, false), "tuttid: error: e 1\ntuttid: warning: w\n"
+                                                           "tuttid: notice: n\ntuttid: info: i\n");
 }
 END_TEST
 
@@ -223,7 +225,7 @@ static void write_hostile(void) {
 
 START_TEST(a_name_cannot_forge_a_line) {
         const char *text = log_of(write_hostile, false);
-        const char *first = "test-text: warning: group a?<2>tuttid: forged??[2J\n";
+        const char *first = "tuttid: warning: group a?<2>tuttid: forged??[2J\n";
         ck_assert_int_eq(strncmp(text, first, strlen(first)), 0);
         text += strlen(first);
         ck_assert_ptr_eq(strchr(text, '\n'), text + strlen(text) - 1);
@@ -250,6 +252,36 @@ START_TEST(A10_each_condition_writes_twenty_lines_a_minute) {
 }
 END_TEST
 
+static void *write_from_a_thread(void *name) {
+        for (int i = 0; i < 50; i++)
+                log_warning("from a thread named %s", (const char *)name);
+        return NULL;
+}
+
+static void write_from_threads(void) {
+        static const char *const names[] = { "aaaaaaaaaaaaaaaa", "bbbbbbbbbbbbbbbb", "cccccccccccccccc" };
+        pthread_t threads[ARRAY_SIZE(names)];
+        for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+                if (pthread_create(&threads[i], NULL, write_from_a_thread, (void *)names[i]) != 0)
+                        _exit(1);
+        for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+                pthread_join(threads[i], NULL);
+}
+
+START_TEST(threads_share_a_condition_and_do_not_mix_their_lines) {
+        const char *line = log_of(write_from_threads, false);
+        int n = 0;
+        for (; *line; line = strchr(line, '\n') + 1, n++) {
+                static const char head[] = "tuttid: warning: from a thread named ";
+                ck_assert_int_eq(strncmp(line, head, strlen(head)), 0);
+                const char *name = line + strlen(head);
+                ck_assert_uint_eq(strspn(name, (char[]){ *name, '\0' }), 16);
+                ck_assert_int_eq(name[16], '\n');
+        }
+        ck_assert_int_eq(n, LOG_LINES_A_MINUTE);
+}
+END_TEST
+
 static void write_in_the_next_minute(void) {
         struct log_site site = { .window_start_ns = 1, .n_in_window = LOG_LINES_A_MINUTE, .n_left_out = 7 };
         /* Long ago for a machine that is up for more than a minute; else the window is moved out of the way.
@@ -262,7 +294,7 @@ static void write_in_the_next_minute(void) {
 
 START_TEST(what_was_left_out_is_counted_in_the_next_line) {
         ck_assert_str_eq(log_of(write_in_the_next_minute, false),
-                "test-text: warning: again (7 more of these were left out)\ntest-text: warning: and again\n");
+                "tuttid: warning: again (7 more of these were left out)\ntuttid: warning: and again\n");
 }
 END_TEST
 
@@ -297,5 +329,6 @@ UNIT_MAIN("text", 10, adds_and_knows_what_was_cut, fills_a_buffer_exactly, durat
         copies_are_cut_terminated_and_without_control_bytes, descriptors_close_once_and_keep_errno,
         nonblocking_keeps_the_other_flags, the_clock_does_not_go_back, plain_lines_name_program_and_level,
         the_journal_gets_priorities, a_name_cannot_forge_a_line,
-        A10_each_condition_writes_twenty_lines_a_minute, what_was_left_out_is_counted_in_the_next_line,
-        levels_have_names, a_wrong_assumption_aborts_with_its_place)
+        A10_each_condition_writes_twenty_lines_a_minute, threads_share_a_condition_and_do_not_mix_their_lines,
+        what_was_left_out_is_counted_in_the_next_line, levels_have_names,
+        a_wrong_assumption_aborts_with_its_place)

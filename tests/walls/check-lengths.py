@@ -43,29 +43,33 @@ def sources(root):
                     yield os.path.join(folder, name)
 
 
-def main():
-    root = sys.argv[1] if len(sys.argv) > 1 else '.'
-    n_bad, sizes, longest_file = 0, [], (0, '')
+def check(root):
+    """(violations as lines, the spread as lines)"""
+    bad, sizes, longest_file = [], [], (0, '')
     for path in sources(root):
         with open(path, encoding='utf-8', errors='replace') as f:
             lines = f.read().splitlines()
         shown = os.path.relpath(path, root)
         longest_file = max(longest_file, (len(lines), shown))
         if len(lines) > MAX_FILE_LINES:
-            print(f'{shown}:1: {len(lines)} lines; a file has at most {MAX_FILE_LINES}')
-            n_bad += 1
+            bad.append(f'{shown}:1: {len(lines)} lines; a file has at most {MAX_FILE_LINES}')
         for name, line, size in functions(lines):
             sizes.append((size, f'{name} ({shown}:{line})'))
             if size > MAX_FUNCTION_LINES:
-                print(f'{shown}:{line}: {name} has {size} lines; a function has at most {MAX_FUNCTION_LINES}')
-                n_bad += 1
-    if sizes:
-        sizes.sort()
-        lengths = [size for size, _ in sizes]
-        print(f'{len(sizes)} functions: median {statistics.median_low(lengths)} lines, '
-              f'p90 {lengths[len(lengths) * 9 // 10]}, longest {sizes[-1][0]}: {sizes[-1][1]}')
-        print(f'longest file: {longest_file[1]}, {longest_file[0]} lines')
-    return 1 if n_bad else 0
+                bad.append(f'{shown}:{line}: {name} has {size} lines; a function has at most {MAX_FUNCTION_LINES}')
+    if not sizes:
+        return bad, []
+    sizes.sort()
+    lengths = [size for size, _ in sizes]
+    return bad, [f'{len(sizes)} functions: median {statistics.median_low(lengths)} lines, '
+                 f'p90 {lengths[len(lengths) * 9 // 10]}, longest {sizes[-1][0]}: {sizes[-1][1]}',
+                 f'longest file: {longest_file[1]}, {longest_file[0]} lines']
+
+
+def main():
+    bad, spread = check(sys.argv[1] if len(sys.argv) > 1 else '.')
+    print('\n'.join(bad + spread))
+    return 1 if bad else 0
 
 
 if __name__ == '__main__':

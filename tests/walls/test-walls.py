@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
 """The walls of the project stand (TAP), and each rule finds a violation that is planted in a small tree."""
+import importlib
 import os
-import subprocess
 import sys
 import tempfile
 
-HERE = os.path.dirname(os.path.abspath(__file__))
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+walls = importlib.import_module('check-walls')
+lengths = importlib.import_module('check-lengths')
 
 # A tree in which all is well.
 GOOD = {
@@ -90,18 +93,20 @@ def make_tree(root, files):
             f.write(text)
 
 
-def run(script, files=None, root=None):
-    """(exit code, output) of a check over `root`, or over a tree made of `files`."""
-    with tempfile.TemporaryDirectory() as folder:
-        make_tree(folder, files or {})
-        done = subprocess.run([sys.executable, os.path.join(HERE, script), root or folder],
-                              stdout=subprocess.PIPE, text=True, check=False)
-    return done.returncode, done.stdout
+def in_tree(files, check):
+    """What `check` says of a tree made of `files`."""
+    with tempfile.TemporaryDirectory() as root:
+        make_tree(root, files)
+        return check(root)
+
+
+def wall_lines(root):
+    return [f'{path}:{line}: {rule}' for path, line, rule in walls.violations(root)]
 
 
 def walls_find(path, text, line, words):
-    code, out = run('check-walls.py', {**GOOD, **GOOD_FOR_PLANTED, path: text})
-    return code == 1 and out.startswith(f'{path}:{line}: ') and words in out and out.count('\n') == 1, out
+    found = in_tree({**GOOD, **GOOD_FOR_PLANTED, path: text}, wall_lines)
+    return len(found) == 1 and found[0].startswith(f'{path}:{line}: ') and words in found[0], found
 
 
 def function_of(n_lines):
@@ -109,34 +114,33 @@ def function_of(n_lines):
 
 
 def lengths_find(text, words):
-    code, out = run('check-lengths.py', {'daemon/plan.c': text})
-    return (code == 1 and words in out) if words else code == 0, out
+    bad, _ = in_tree({'daemon/plan.c': text}, lengths.check)
+    return (len(bad) == 1 and words in bad[0]) if words else not bad, bad
 
 
 def points():
+    """Yields (name, whether it holds, lines that explain)."""
     root = sys.argv[1]
-    code, out = run('check-walls.py', root=root)
-    yield 'the walls of the project stand', code == 0, out
-    code, out = run('check-lengths.py', root=root)
-    yield 'functions and files of the project keep their limits', code == 0, out
-    code, out = run('check-walls.py', GOOD)
-    yield 'nothing is found where all is well', code == 0 and not out, out
+    found = wall_lines(root)
+    yield 'the walls of the project stand', not found, found
+    bad, spread = lengths.check(root)
+    yield 'functions and files of the project keep their limits', not bad, bad + spread
+    found = in_tree(GOOD, wall_lines)
+    yield 'nothing is found where all is well', not found, found
     for path, text, line, words in PLANTED:
-        found, out = walls_find(path, text, line, words)
-        yield f'finds in {path}: {words}', found, out
+        yield f'finds in {path}: {words}', *walls_find(path, text, line, words)
     for text, words in ((function_of(80), ''), (function_of(81), 'plan.c:1: f has 81 lines'),
                         ('\n' * 600, ''), ('\n' * 601, '601 lines')):
-        found, out = lengths_find(text, words)
-        yield f'lengths: {words or "at the limit is well"}', found, out
+        yield f'lengths: {words or "at the limit is well"}', *lengths_find(text, words)
 
 
 def main():
     all_points = list(points())
     print(f'1..{len(all_points)}')
-    for number, (name, passed, out) in enumerate(all_points, 1):
+    for number, (name, passed, lines) in enumerate(all_points, 1):
         print(f'{"" if passed else "not "}ok {number} - walls: {name}')
         if not passed:
-            print(''.join(f'#   {line}\n' for line in out.splitlines()), end='')
+            print(''.join(f'#   {line}\n' for line in lines), end='')
     return 0 if all(passed for _, passed, _ in all_points) else 1
 
 

@@ -170,7 +170,8 @@ INLINE vec widen_bf16(vec stored) {
         return (vec)(widen_bits(low_half(stored)) << 16);
 }
 
-/* A carry into the half that stays; a NaN must not carry, nor lose its last bit. */
+/* A carry into the half that stays. A NaN must not carry into infinity's place or lose its last bit; those of
+ * sums come from widened ones and could not, but no caller need know that. */
 INLINE vec finish_bf16(vec sum, uint32_t divisor) {
         (void)divisor;
         vec_u32 bits = (vec_u32)sum;

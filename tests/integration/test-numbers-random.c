@@ -1,0 +1,368 @@
+/* Random collectives against the oracle (D7 D16, P10 P14): each replica makes the same cases from the same
+ * seed, computes what must come out, and compares every byte of its memory, also those that nobody may
+ * touch. */
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "meeting.h"
+#include "oracle.h"
+#include "replica.h"
+#include "unit.h"
+
+#define MAX_WORLD   6
+#define N_CASES     60 /* for each world size */
+#define MAX_BATCH   8
+#define N_BUFFERS   2
+#define ARENA_BYTES ((size_t)8 << 20)
+
+/* --- random numbers that all replicas draw alike (splitmix64) --- */
+
+struct dice {
+        uint64_t state;
+};
+
+static uint64_t roll(struct dice *d, uint64_t sides) {
+        uint64_t z = d->state += 0x9e3779b97f4a7c15;
+        z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
+        z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
+        return (z ^ (z >> 31)) % sides;
+}
+
+static bool roll_is(struct dice *d, uint64_t one_in) {
+        return roll(d, one_in) == 0;
+}
+
+/* --- cases --- */
+
+/* One value of a case: what all replicas know of it. */
+struct item {
+        enum tutti_dtype dtype;
+        uint32_t n_dims;
+        uint64_t shape[TUTTI_MAX_DIMS];
+        size_t n_bytes, count;
+        bool is_in_place;
+        int shares; /* the input is that of this earlier item; -1: its own */
+        struct tutti_destinations destinations;
+        uint64_t seed;
+};
+
+enum verb { ALL_REDUCE, REDUCE, BROADCAST, BATCH };
+
+struct test_case {
+        enum verb verb;
+        enum tutti_op op;
+        uint32_t root, n_items;
+        struct item items[MAX_BATCH];
+};
+
+static enum tutti_dtype roll_dtype(struct dice *d, enum tutti_op op) {
+        static const enum tutti_dtype dtypes[] = { TUTTI_F16, TUTTI_BF16, TUTTI_F32, TUTTI_F64, TUTTI_U8,
+                TUTTI_I32, TUTTI_I64 };
+        return dtypes[roll(d, op == TUTTI_MEAN ? 4 : 7)];
+}
+
+/* Small dimensions, now and then a large one or none at all. */
+static void roll_shape(struct dice *d, struct item *item) {
+        item->count = 1;
+        item->n_dims = (uint32_t)roll(d, TUTTI_MAX_DIMS + 1);
+        for (uint32_t i = 0; i < item->n_dims; i++) {
+                uint64_t dim = 1 + roll(d, 5);
+                if (i == 0 && roll_is(d, 2))
+                        dim = 1 + roll(d, item->n_dims < 3 ? 40000 : 300);
+                if (roll_is(d, 40))
+                        dim = 0;
+                if (item->count * dim > 40000)
+                        dim = 1;
+                item->shape[i] = dim;
+                item->count *= dim;
+        }
+        item->n_bytes = item->count * tutti_dtype_bytes(item->dtype);
+}
+
+static void roll_destinations(struct dice *d, uint32_t world, struct tutti_destinations *ret) {
+        *ret = (struct tutti_destinations){ .where = (enum tutti_destination)roll(d, 3) };
+        if (ret->where == TUTTI_TO_RANK)
+                ret->rank = (uint32_t)roll(d, world);
+        uint64_t mask = 1 + roll(d, (UINT64_C(1) << world) - 1);
+        if (ret->where == TUTTI_TO_RANKS)
+                ret->ranks.words[0] = mask;
+}
+
+static void roll_item(struct dice *d, const struct test_case *c, uint32_t world, struct item *ret) {
+        *ret = (struct item){ .dtype = roll_dtype(d, c->op), .shares = -1, .seed = roll(d, UINT64_MAX) };
+        roll_shape(d, ret);
+        ret->is_in_place = roll_is(d, 2);
+        if (c->verb == REDUCE || c->verb == BATCH)
+                roll_destinations(d, world, &ret->destinations);
+        /* An input may be used twice where nothing is written into it. */
+        uint64_t other = roll(d, MAX_BATCH);
+        if (other >= c->n_items || ret->is_in_place)
+                return;
+        const struct item *first = &c->items[other];
+        if (first->is_in_place || first->shares >= 0)
+                return;
+        *ret = *first;
+        ret->shares = (int)other;
+}
+
+static void roll_case(struct dice *d, uint32_t world, struct test_case *ret) {
+        static const enum tutti_op ops[] = { TUTTI_SUM, TUTTI_MEAN, TUTTI_MIN, TUTTI_MAX };
+        *ret = (struct test_case){
+                .verb = (enum verb)roll(d, 4), .op = ops[roll(d, 4)], .root = (uint32_t)roll(d, world)
+        };
+        uint32_t n = ret->verb == BATCH ? 1 + (uint32_t)roll(d, MAX_BATCH) : 1;
+        if (ret->verb == BROADCAST)
+                ret->op = TUTTI_SUM; /* any type will do */
+        for (; ret->n_items < n; ret->n_items++)
+                roll_item(d, ret, world, &ret->items[ret->n_items]);
+}
+
+/* --- one replica's memory --- */
+
+struct place {
+        uint32_t buffer;
+        size_t offset;
+};
+
+struct bench {
+        struct replica *me;
+        struct tutti_group *group;
+        struct tutti_buffer *buffers[N_BUFFERS];
+        uint8_t *memory[N_BUFFERS], *expected[N_BUFFERS];
+        size_t used[N_BUFFERS];
+        struct place inputs[MAX_BATCH], outputs[MAX_BATCH];
+        struct dice dice; /* of this replica alone */
+};
+
+static void bench_init(struct bench *b, struct replica *me) {
+        *b = (struct bench){ .me = me, .dice = { .state = 1000 + me->rank } };
+        b->group = replica_join_group(me, &TUTTI_JOIN(.group = "train"));
+        for (int i = 0; i < N_BUFFERS; i++) {
+                expect_status(tutti_buffer_alloc(me->t, ARENA_BYTES, &b->buffers[i]), TUTTI_OK);
+                b->memory[i] = tutti_buffer_data(b->buffers[i]);
+                b->expected[i] = malloc(ARENA_BYTES);
+                ck_assert_ptr_nonnull(b->expected[i]);
+        }
+}
+
+static void bench_deinit(struct bench *b) {
+        for (int i = 0; i < N_BUFFERS; i++)
+                free(b->expected[i]);
+}
+
+/* Anywhere behind what is there: with a gap of its own, aligned to nothing but the element. */
+static struct place bench_place(struct bench *b, const struct item *item) {
+        size_t element = tutti_dtype_bytes(item->dtype);
+        struct place p = { .buffer = (uint32_t)roll(&b->dice, N_BUFFERS) };
+        size_t at = b->used[p.buffer] + 64 + roll(&b->dice, 500);
+        p.offset = (at + element - 1) / element * element;
+        b->used[p.buffer] = p.offset + item->n_bytes;
+        ck_assert_uint_le(b->used[p.buffer] + 64, ARENA_BYTES);
+        return p;
+}
+
+static uint8_t *bench_at(const struct bench *b, struct place p) {
+        return b->memory[p.buffer] + p.offset;
+}
+
+static bool receives(const struct test_case *c, const struct item *item, uint32_t rank) {
+        if (c->verb == BROADCAST)
+                return rank != c->root;
+        switch (item->destinations.where) {
+        case TUTTI_TO_ALL: return true;
+        case TUTTI_TO_RANK: return rank == item->destinations.rank;
+        case TUTTI_TO_RANKS: return tutti_ranks_has(&item->destinations.ranks, rank);
+        }
+        return false;
+}
+
+static void fill_input(const struct item *item, uint32_t rank, void *at) {
+        oracle_fill((enum dtype)item->dtype, at, item->count, item->seed + 77 * rank);
+}
+
+/* Canaries everywhere, inputs where they are read, and a copy of it all. */
+static void bench_lay_out(struct bench *b, const struct test_case *c) {
+        for (int i = 0; i < N_BUFFERS; i++)
+                b->used[i] = 0;
+        for (uint32_t i = 0; i < c->n_items; i++) {
+                const struct item *item = &c->items[i];
+                b->inputs[i] = item->shares >= 0 ? b->inputs[item->shares] : bench_place(b, item);
+                b->outputs[i] = item->is_in_place ? b->inputs[i] : bench_place(b, item);
+        }
+        for (int i = 0; i < N_BUFFERS; i++)
+                memset(b->memory[i], 0xa5, b->used[i] + 64);
+        for (uint32_t i = 0; i < c->n_items; i++)
+                if (c->verb != BROADCAST || b->me->rank == c->root)
+                        fill_input(&c->items[i], b->me->rank, bench_at(b, b->inputs[i]));
+        for (int i = 0; i < N_BUFFERS; i++)
+                memcpy(b->expected[i], b->memory[i], b->used[i] + 64);
+}
+
+/* --- running a case --- */
+
+static struct tutti_value value_at(const struct bench *b, const struct item *item, struct place p) {
+        struct tutti_value v = TUTTI_VALUE(.buffer = b->buffers[p.buffer], .offset = p.offset,
+                .dtype = item->dtype, .n_dims = item->n_dims);
+        memcpy(v.shape, item->shape, sizeof(v.shape));
+        return v;
+}
+
+/* Where this rank is no destination, it may name an output or not. */
+static bool names_output(struct bench *b, const struct test_case *c, const struct item *item) {
+        return receives(c, item, b->me->rank) || roll_is(&b->dice, 2);
+}
+
+static enum tutti_status run_batch(struct bench *b, const struct test_case *c) {
+        struct tutti_value in[MAX_BATCH], out[MAX_BATCH];
+        struct tutti_entry entries[MAX_BATCH];
+        for (uint32_t i = 0; i < c->n_items; i++) {
+                const struct item *item = &c->items[i];
+                in[i] = value_at(b, item, b->inputs[i]);
+                out[i] = value_at(b, item, b->outputs[i]);
+                entries[i] = TUTTI_ENTRY(.input = &in[i], .output = names_output(b, c, item) ? &out[i] : NULL,
+                        .destinations = item->destinations);
+        }
+        return tutti_batch_reduce(b->group, NULL, c->op, entries, c->n_items);
+}
+
+static enum tutti_status run_case(struct bench *b, const struct test_case *c) {
+        const struct item *item = &c->items[0];
+        struct tutti_value in = value_at(b, item, b->inputs[0]), out = value_at(b, item, b->outputs[0]);
+        switch (c->verb) {
+        case ALL_REDUCE: return tutti_all_reduce(b->group, NULL, c->op, &in, &out);
+        case REDUCE:
+                return tutti_reduce(b->group, NULL, c->op, &in, names_output(b, c, item) ? &out : NULL,
+                        &item->destinations);
+        case BROADCAST: return tutti_broadcast(b->group, NULL, c->root, &in);
+        case BATCH: return run_batch(b, c);
+        }
+        return TUTTI_INTERNAL;
+}
+
+/* --- judging it --- */
+
+static void compute(const struct test_case *c, const struct item *item, uint32_t world, void *ret) {
+        void *inputs[MAX_WORLD];
+        if (c->verb == BROADCAST) {
+                fill_input(item, c->root, ret);
+                return;
+        }
+        for (uint32_t rank = 0; rank < world; rank++) {
+                inputs[rank] = malloc(item->n_bytes + 1);
+                ck_assert_ptr_nonnull(inputs[rank]);
+                fill_input(item, rank, inputs[rank]);
+        }
+        oracle_reduce((enum op)c->op, (enum dtype)item->dtype, (const void *const *)inputs, world, ret,
+                item->count, world);
+        for (uint32_t rank = 0; rank < world; rank++)
+                free(inputs[rank]);
+}
+
+static void describe(const struct test_case *c, const struct item *item, char *buf, size_t size) {
+        static const char *const verbs[] = { "all_reduce", "reduce", "broadcast", "batch" };
+        snprintf(buf, size, "%s of op %d, %u values; this one %s, %zu elements%s", verbs[c->verb], (int)c->op,
+                c->n_items, tutti_dtype_name(item->dtype), item->count,
+                item->is_in_place ? ", in place" : "");
+}
+
+/* NaNs may differ in their payload: what came is taken over then, so that all else is compared by byte. */
+static void expect_output(struct bench *b, const struct test_case *c, uint32_t i, uint64_t seed) {
+        const struct item *item = &c->items[i];
+        struct place p = c->verb == BROADCAST ? b->inputs[i] : b->outputs[i];
+        uint8_t *got = bench_at(b, p), *expected = b->expected[p.buffer] + p.offset;
+        char text[256];
+        compute(c, item, b->me->n, expected);
+        ptrdiff_t at = oracle_difference((enum dtype)item->dtype, got, expected, item->count);
+        describe(c, item, text, sizeof(text));
+        ck_assert_msg(at < 0, "case %llu (%s): element %td is %s, not %s", (unsigned long long)seed, text, at,
+                oracle_show((enum dtype)item->dtype, got, (size_t)at),
+                oracle_show((enum dtype)item->dtype, expected, (size_t)at));
+        memcpy(expected, got, item->n_bytes);
+}
+
+static void expect_nothing_else(struct bench *b, const struct test_case *c, uint64_t seed) {
+        for (int k = 0; k < N_BUFFERS; k++)
+                for (size_t i = 0; i < b->used[k] + 64; i++)
+                        if (b->memory[k][i] != b->expected[k][i])
+                                ck_abort_msg("case %llu: byte %zu of buffer %d has been written to",
+                                        (unsigned long long)seed, i, k);
+}
+
+/* D7: the bits are the same everywhere, NaNs included. */
+struct prints {
+        uint64_t of[2][MAX_WORLD][MAX_BATCH];
+};
+
+static uint64_t print_of(const uint8_t *bytes, size_t n) {
+        uint64_t hash = 0xcbf29ce484222325;
+        for (size_t i = 0; i < n; i++)
+                hash = (hash ^ bytes[i]) * 0x100000001b3;
+        return hash;
+}
+
+/* A barrier later, the prints of the others are there; two cases later they are written over. */
+static void expect_same_bits(struct bench *b, const struct test_case *c, uint64_t seed) {
+        struct prints *prints = b->me->arg;
+        uint32_t turn = seed % 2, rank = b->me->rank;
+        for (uint32_t i = 0; i < c->n_items; i++) {
+                struct place p = c->verb == BROADCAST ? b->inputs[i] : b->outputs[i];
+                prints->of[turn][rank][i] = print_of(bench_at(b, p), c->items[i].n_bytes);
+        }
+        expect_status(tutti_barrier(b->group, "prints"), TUTTI_OK);
+        for (uint32_t i = 0; i < c->n_items; i++)
+                for (uint32_t other = 0; other < b->me->n && receives(c, &c->items[i], rank); other++)
+                        if (receives(c, &c->items[i], other))
+                                ck_assert_msg(prints->of[turn][other][i] == prints->of[turn][rank][i],
+                                        "case %llu, value %u: R%u and R%u have other bits",
+                                        (unsigned long long)seed, i, rank, other);
+}
+
+static void play(struct bench *b, uint64_t seed) {
+        struct test_case c;
+        roll_case(&(struct dice){ .state = seed }, b->me->n, &c);
+        bench_lay_out(b, &c);
+        enum tutti_status status = run_case(b, &c);
+        ck_assert_msg(status == TUTTI_OK, "case %llu: %s", (unsigned long long)seed, tutti_error());
+        for (uint32_t i = 0; i < c.n_items; i++)
+                if (receives(&c, &c.items[i], b->me->rank))
+                        expect_output(b, &c, i, seed);
+        expect_nothing_else(b, &c, seed);
+        expect_same_bits(b, &c, seed);
+}
+
+static void play_all(struct replica *me) {
+        struct bench b;
+        bench_init(&b, me);
+        for (uint64_t i = 0; i < N_CASES; i++)
+                play(&b, me->n * 1000 + i);
+        bench_deinit(&b);
+}
+
+static void play_in_worlds(uint32_t from, uint32_t to, const char *const *args) {
+        struct host *h = host_start(args);
+        struct prints *prints = memory_shared(sizeof(*prints));
+        for (uint32_t world = from; world <= to; world++) {
+                run_replicas(h, world, play_all, prints);
+                host_expect_counters_zero(h);
+        }
+        host_stop(h);
+}
+
+START_TEST(D7_D16_random_collectives_of_one_to_three) {
+        play_in_worlds(1, 3, NULL);
+}
+END_TEST
+
+START_TEST(D7_D16_random_collectives_of_four_to_six) {
+        play_in_worlds(4, 6, NULL);
+}
+END_TEST
+
+START_TEST(D7_D16_random_collectives_in_small_chunks) {
+        play_in_worlds(3, 3, (const char *[]){ "--set", "cpu.chunk=4KiB", "--workers", "3", NULL });
+}
+END_TEST
+
+UNIT_MAIN("numbers-random", 60, D7_D16_random_collectives_of_one_to_three,
+        D7_D16_random_collectives_of_four_to_six, D7_D16_random_collectives_in_small_chunks)
