@@ -76,8 +76,10 @@ static void write_daemon(struct row_writer *w) {
         struct conductor *c = w->conductor;
         const struct stats_totals totals = stats_totals(c->house.stats);
         char *isa = arena_calloc(&w->arena, 1, 128);
-        if (isa)
+        if (isa) {
                 c->house.backend->ops->describe(c->house.backend, isa, 128);
+                isa[strcspn(isa, ",")] = '\0'; /* its first words are the instruction set */
+        }
         writer_add(w, ROW_DAEMON, 0)->daemon = (struct row_daemon){ .version = TUTTI_VERSION,
                 .socket = c->house.config->socket,
                 .isa = isa ? isa : "",
@@ -145,11 +147,21 @@ static void write_group(struct row_writer *w, const struct group *g) {
 
 static enum process_state member_state(const struct conductor *c, const struct member *m) {
         const struct session *s = session_find(c->house.sessions, m->session);
-        if (m->state == MEMBER_ABSENT)
-                return PROCESS_ABSENT;
         if (!s)
                 return m->loss == LOSS_DIED ? PROCESS_DEAD : PROCESS_UNKNOWN;
         return session_probe(s);
+}
+
+/* A rank that nobody has taken yet: all that there is to say is its number. */
+static void write_absent(struct row_writer *w, const struct group *g, uint32_t rank) {
+        writer_add(w, ROW_MEMBER, 0)->member = (struct row_member){ .job = g->job,
+                .group = g->name,
+                .process = "",
+                .busy = "",
+                .why = "",
+                .rank = rank,
+                .uid = g->uid,
+                .state = PROCESS_ABSENT };
 }
 
 static void write_member(struct row_writer *w, const struct member *m) {
@@ -181,7 +193,10 @@ static void write_member(struct row_writer *w, const struct member *m) {
 
 static void write_members(struct row_writer *w, const struct group *g) {
         for (uint32_t rank = 0; rank < g->world_size; rank++)
-                write_member(w, &g->members[rank]);
+                if (g->members[rank].state == MEMBER_ABSENT)
+                        write_absent(w, g, rank);
+                else
+                        write_member(w, &g->members[rank]);
 }
 
 static void write_pending_one(struct row_writer *w, const struct group *g, const struct meeting *m) {

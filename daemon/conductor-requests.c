@@ -55,7 +55,7 @@ static void conductor_refuse_half(struct conductor *c, struct session *s, struct
         conductor_drop_half(c, half);
 }
 
-static void conductor_submit(struct conductor *c, struct session *s, struct half *half, uint64_t now_ns) {
+static void conductor_submit(struct conductor *c, struct session *s, struct half *half) {
         const struct member *m = rendezvous_find_member(c->house.rendezvous, s->id, half->membership);
         error_init(&c->error, STATUS_OK);
         enum status status = STATUS_OK;
@@ -68,7 +68,7 @@ static void conductor_submit(struct conductor *c, struct session *s, struct half
                 conductor_refuse_half(c, s, half);
                 return;
         }
-        status = rendezvous_submit(c->house.rendezvous, half, now_ns, &c->outcome, &c->error);
+        status = rendezvous_submit(c->house.rendezvous, half, c->now_ns, &c->outcome, &c->error);
         if (status == STATUS_OK)
                 return;
         conductor_probe(c, m ? m->group : NULL, m ? c->error.n_replicas : 0, c->error.replicas);
@@ -79,7 +79,7 @@ static void conductor_submit(struct conductor *c, struct session *s, struct half
 /* Whole now: waits for the imports that the client sent before it, then goes on. */
 static void conductor_submit_or_hold(struct conductor *c, struct session *s, struct half *half) {
         if (!buffers_is_importing(c->house.buffers, s->id)) {
-                conductor_submit(c, s, half, c->now_ns);
+                conductor_submit(c, s, half);
                 return;
         }
         s->held = half;
@@ -90,8 +90,10 @@ static void conductor_submit_or_hold(struct conductor *c, struct session *s, str
 void conductor_handle_held(struct conductor *c, struct session *s) {
         struct half *half = s->held;
         s->held = NULL;
-        if (half)
-                conductor_submit(c, s, half, s->held_since_ns);
+        if (!half)
+                return;
+        half->held_ns = c->now_ns - s->held_since_ns;
+        conductor_submit(c, s, half);
 }
 
 /* A half without entries, to be refused in its sender's name. */

@@ -10,7 +10,7 @@ static void choose_deadline(
                 timeout_ns = half->timeout_ns;
         else if (member->has_default_timeout)
                 timeout_ns = member->default_timeout_ns;
-        half->deadline_ns = deadline_after(now_ns, timeout_ns);
+        half->deadline_ns = deadline_after(now_ns - half->held_ns, timeout_ns);
         half->deadline_is_soft = !half->has_timeout;
         half->paused_ns = 0;
 }
@@ -183,7 +183,7 @@ static void meeting_expire(struct rendezvous *r, struct meeting *m, uint64_t now
                         .entry = -1,
                         .rank = (int32_t)due->rank,
                         .about = &missing,
-                        .age_ns = now_ns - due->arrived_ns },
+                        .age_ns = now_ns - due->arrived_ns + due->held_ns },
                 now_ns, out);
 }
 

@@ -63,6 +63,7 @@ struct half {
         uint64_t timeout_ns;   /* of the call; 0: none */
         struct entry *entries; /* [signature.n_entries] */
         uint32_t capacity;     /* of entries */
+        uint64_t held_ns;      /* waited for its buffers before it was submitted; its deadline counts it */
         /* Set by rendezvous_submit. */
         uint32_t rank;
         uint64_t arrived_ns;

@@ -1,3 +1,4 @@
+#include <fcntl.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -190,6 +191,8 @@ static enum status check_fd(int fd, size_t *n_bytes, struct error *err) {
         struct stat st;
         if (fstat(fd, &st) < 0)
                 return refuse(err, STATUS_BAD_FD, FIELD_DESCRIPTOR, "%d is not an open descriptor", fd);
+        if (fcntl(fd, F_GET_SEALS) < 0)
+                return refuse(err, STATUS_BAD_FD, FIELD_DESCRIPTOR, "descriptor %d is not a memfd", fd);
         if (*n_bytes > (uint64_t)st.st_size) {
                 refuse(err, STATUS_INVALID, FIELD_SIZE, "%zu bytes asked for, and the memfd has %lld",
                         *n_bytes, (long long)st.st_size);

@@ -41,6 +41,7 @@ static enum status place_value(
         struct entry like = { .n_dims = v->n_dims };
         struct span span;
         uint64_t n = 0;
+        CHECK(v->buffer); /* take_value has looked */
         memcpy(like.shape, v->shape, v->n_dims * sizeof(*v->shape));
         size_t element_bytes = dtype_bytes((enum dtype)v->dtype);
         if (!entry_count(&like, &n))
@@ -135,13 +136,13 @@ static enum status draft_entry(struct draft *d, uint32_t i) {
         const void *at = (const char *)h->entries + i * h->stride_bytes;
         memset(d->entry, 0, sizeof(*d->entry));
         d->n_uses = 0;
-        if (!arguments_copy(&given, sizeof(given), at, h->stride_bytes) ||
-                given.struct_size != h->stride_bytes)
+        bool is_known = arguments_copy(&given, sizeof(given), at, h->stride_bytes);
+        if (!is_known || given.struct_size != h->stride_bytes)
                 return refuse(d->err, STATUS_INVALID, FIELD_ENTRIES,
                         "an entry has struct_size %zu; begin each with TUTTI_ENTRY or tutti_entry_init, all "
                         "of "
                         "them alike",
-                        given.struct_size);
+                        is_known ? given.struct_size : h->stride_bytes);
         enum status status = take_destinations(d, &given.destinations);
         return status == STATUS_OK ? draft_values(d, &given) : status;
 }

@@ -8,8 +8,8 @@
 
 #define MODEL_GROUPS   12 /* lives, also ended ones that still run something */
 #define MODEL_WORLD    4
-#define MODEL_MEETINGS 64
-#define MODEL_DEBTS    4096
+#define MODEL_MEETINGS 8
+#define MODEL_DEBTS    1024
 #define MODEL_EVENTS   512
 
 /* Signatures: equal or not is all that counts, and who the root is. */

@@ -1,0 +1,246 @@
+/* Which descriptors the host backend takes, and what it makes of them. */
+#include <errno.h>
+#include <stdio.h>
+#include "backends/host/kernels.h"
+#include "failing.h"
+#include "host-memory.h"
+
+static void assert_refused(
+        int fd, uint64_t n_bytes, enum access access, enum status status, const char *advice) {
+        struct backend *b = new_backend();
+        ck_assert_int_ge(fd, 0);
+        struct chore c = import(b, fd, n_bytes, access);
+        ck_assert_str_eq(status_name(c.status), status_name(status));
+        ck_assert_ptr_null(c.memory);
+        ck_assert_msg(strstr(c.why, advice), "\"%s\" does not say \"%s\"", c.why, advice);
+        ck_assert_int_eq(c.fd, fd);
+        release(b, &c);
+        b->ops->free(b);
+}
+
+START_TEST(a_memfd_is_sealed_mapped_and_guarded) {
+        static const enum access accesses[] = { ACCESS_IN, ACCESS_OUT, ACCESS_INOUT };
+        struct backend *b = new_backend();
+        require_guard(b);
+        for (size_t i = 0; i < ARRAY_SIZE(accesses); i++) {
+                int fd = make_filled_memfd(3 * PAGE);
+                struct chore c = import(b, fd, 2 * PAGE + 1, accesses[i]);
+                ck_assert_msg(c.status == STATUS_OK, "%s", c.why);
+                ck_assert_uint_eq(c.memory->session, 7);
+                ck_assert_uint_eq(c.memory->buffer, 9);
+                ck_assert_uint_eq(c.memory->n_bytes, 2 * PAGE + 1);
+                ck_assert(c.memory->is_guarded);
+                ck_assert(fcntl(fd, F_GET_SEALS) & F_SEAL_SHRINK);
+                release(b, &c);
+        }
+        b->ops->free(b);
+}
+END_TEST
+
+START_TEST(O1_truncation_after_import_is_refused_by_the_kernel) {
+        struct backend *b = new_backend();
+        int fd = make_filled_memfd(2 * PAGE), mine = dup(fd);
+        struct chore c = import(b, fd, 2 * PAGE, ACCESS_INOUT);
+        ck_assert_int_eq(c.status, STATUS_OK);
+        ck_assert_int_eq(ftruncate(mine, PAGE), -1);
+        ck_assert_int_eq(errno, EPERM);
+        release(b, &c);
+        close(mine);
+        b->ops->free(b);
+}
+END_TEST
+
+START_TEST(O1_a_memfd_that_already_has_the_seal_is_taken) {
+        struct backend *b = new_backend();
+        int fd = make_filled_memfd(PAGE);
+        ck_assert_int_eq(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL), 0);
+        struct chore c = import(b, fd, PAGE, ACCESS_OUT);
+        ck_assert_msg(c.status == STATUS_OK, "%s", c.why);
+        release(b, &c);
+        b->ops->free(b);
+}
+END_TEST
+
+START_TEST(O1_a_regular_file_is_refused) {
+        char path[512];
+        snprintf(path, sizeof(path), "%s/file", unit_directory());
+        int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+        ck_assert_int_eq(ftruncate(fd, PAGE), 0);
+        /* On a tmpfs it has seals, but takes none. */
+        assert_refused(fd, PAGE, ACCESS_INOUT, STATUS_BAD_FD, "memfd_create(MFD_ALLOW_SEALING)");
+}
+END_TEST
+
+START_TEST(O1_a_file_of_dev_shm_is_refused) {
+        char path[] = "/dev/shm/tutti-test-XXXXXX";
+        int fd = mkostemp(path, O_CLOEXEC);
+        if (fd < 0)
+                unit_skip("no /dev/shm");
+        unlink(path);
+        ck_assert_int_eq(ftruncate(fd, PAGE), 0);
+        assert_refused(fd, PAGE, ACCESS_INOUT, STATUS_BAD_FD, "/dev/shm");
+}
+END_TEST
+
+START_TEST(O1_a_memfd_that_takes_no_seals_is_refused) {
+        int fd = memfd_create("client", MFD_CLOEXEC);
+        ck_assert_int_eq(ftruncate(fd, PAGE), 0);
+        assert_refused(fd, PAGE, ACCESS_IN, STATUS_BAD_FD, "memfd_create(MFD_ALLOW_SEALING)");
+}
+END_TEST
+
+START_TEST(O1_a_memfd_opened_read_only_is_refused) {
+        char path[64];
+        int fd = make_filled_memfd(PAGE);
+        snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+        int read_only = open(path, O_RDONLY | O_CLOEXEC);
+        close(fd);
+        assert_refused(read_only, PAGE, ACCESS_IN, STATUS_BAD_FD, "not open for reading and writing");
+}
+END_TEST
+
+START_TEST(O1_a_memfd_sealed_against_writing_is_refused) {
+        static const int seals[] = { F_SEAL_WRITE, F_SEAL_FUTURE_WRITE };
+        for (size_t i = 0; i < ARRAY_SIZE(seals); i++) {
+                int fd = make_filled_memfd(PAGE);
+                ck_assert_int_eq(fcntl(fd, F_ADD_SEALS, seals[i]), 0);
+                assert_refused(fd, PAGE, ACCESS_IN, STATUS_BAD_FD, "sealed against writing");
+        }
+}
+END_TEST
+
+START_TEST(O1_a_memfd_shorter_than_said_is_refused) {
+        assert_refused(make_filled_memfd(PAGE), PAGE + 1, ACCESS_INOUT, STATUS_INVALID, "enlarge it");
+        assert_refused(make_filled_memfd(PAGE), UINT64_MAX, ACCESS_INOUT, STATUS_INVALID, "has 4096 bytes");
+}
+END_TEST
+
+START_TEST(O1_what_is_no_memory_is_refused) {
+        int pipes[2];
+        ck_assert_int_eq(pipe2(pipes, O_CLOEXEC), 0);
+        assert_refused(pipes[0], PAGE, ACCESS_IN, STATUS_BAD_FD, "not a memfd");
+        close(pipes[1]);
+        assert_refused(open("/dev/zero", O_RDWR | O_CLOEXEC), PAGE, ACCESS_IN, STATUS_BAD_FD, "not a memfd");
+        assert_refused(open("/", O_PATH | O_CLOEXEC), PAGE, ACCESS_IN, STATUS_BAD_FD, "not a memfd");
+}
+END_TEST
+
+START_TEST(a_memfd_of_huge_pages_is_refused) {
+        int fd = memfd_create("client", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_HUGETLB);
+        if (fd < 0)
+                unit_skip("no huge pages here");
+        assert_refused(fd, 0, ACCESS_IN, STATUS_BAD_FD, "MFD_HUGETLB");
+}
+END_TEST
+
+START_TEST(no_bytes_are_a_buffer_too) {
+        struct backend *b = new_backend();
+        struct chore c = import(b, make_memfd(0), 0, ACCESS_INOUT);
+        ck_assert_int_eq(c.status, STATUS_OK);
+        ck_assert_uint_eq(c.memory->n_bytes, 0);
+        release(b, &c);
+        b->ops->free(b);
+}
+END_TEST
+
+START_TEST(memory_that_cannot_be_mapped_is_refused) {
+        /* A file may be larger than any address space. */
+        assert_refused(make_memfd(INT64_MAX - PAGE + 1), INT64_MAX - PAGE + 1, ACCESS_IN, STATUS_NO_MEMORY,
+                "mapping");
+}
+END_TEST
+
+START_TEST(every_failing_call_of_an_import_is_a_status) {
+        struct backend *b = new_backend();
+        unsigned int n_failures = 0;
+        for (unsigned int n = 1;; n++) {
+                struct chore c = { .kind = CHORE_IMPORT, .fd = make_filled_memfd(PAGE), .n_bytes = PAGE };
+                failing_call_at(FAILING_ALL, n);
+                b->ops->import(b, &c);
+                failing_call_at(FAILING_ALL, 0);
+                bool has_failed = failing_has_failed();
+                ck_assert_int_eq(c.status == STATUS_OK, !has_failed);
+                ck_assert_int_eq(c.memory != NULL, !has_failed);
+                ck_assert_int_eq(c.why[0] != '\0', has_failed);
+                release(b, &c);
+                if (!has_failed)
+                        break;
+                n_failures++;
+        }
+        ck_assert_uint_ge(n_failures, 4);
+        b->ops->free(b);
+}
+END_TEST
+
+START_TEST(a_backend_without_memory_is_an_error) {
+        struct backend *b = NULL;
+        failing_at(1);
+        ck_assert_int_eq(host_backend_new(&b, ISA_AUTO), -ENOMEM);
+        failing_at(0);
+        ck_assert_ptr_null(b);
+}
+END_TEST
+
+/* Whether this process has a page table entry for it, so that touching it is no fault. */
+static bool is_mapped(const void *page) {
+        uint64_t entry = 0;
+        int fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+        ck_assert_int_ge(fd, 0);
+        ck_assert_int_eq(pread(fd, &entry, sizeof(entry), (off_t)((uintptr_t)page / PAGE * sizeof(entry))),
+                sizeof(entry));
+        close(fd);
+        return entry >> 63;
+}
+
+START_TEST(existing_pages_are_mapped_by_the_import) {
+        static const enum access accesses[] = { ACCESS_IN, ACCESS_OUT };
+        struct backend *b = new_backend();
+        require_guard(b);
+        for (size_t i = 0; i < ARRAY_SIZE(accesses); i++) {
+                int fd = make_filled_memfd(8 * PAGE);
+                punch(fd, 6 * PAGE, PAGE);
+                struct chore c = import(b, fd, 8 * PAGE, accesses[i]);
+                ck_assert_int_eq(c.status, STATUS_OK);
+                for (uint32_t page = 0; page < 6; page++)
+                        ck_assert(is_mapped(host_memory_of(c.memory)->map + page * PAGE));
+                ck_assert(!is_mapped(host_memory_of(c.memory)->map + 6 * PAGE));
+                ck_assert_uint_eq(count_pages(fd), 7);
+                release(b, &c);
+        }
+        b->ops->free(b);
+}
+END_TEST
+
+START_TEST(it_describes_itself) {
+        char text[128], expected[128];
+        for (enum isa isa = ISA_SCALAR; isa <= kernels_isa(ISA_AUTO); isa++) {
+                struct backend *b = NULL;
+                ck_assert_int_eq(host_backend_new(&b, isa), 0);
+                ck_assert_str_eq(b->ops->name, "host");
+                b->ops->describe(b, text, sizeof(text));
+                snprintf(expected, sizeof(expected), "%s, %s", isa_name(isa),
+                        b->ops->fallback(b) ? "unguarded" : "guarded by userfaultfd");
+                ck_assert_str_eq(text, expected);
+                b->ops->free(b);
+        }
+}
+END_TEST
+
+START_TEST(freeing_nothing_is_harmless) {
+        struct backend *b = new_backend();
+        struct chore c = { .kind = CHORE_RELEASE, .fd = -1 };
+        b->ops->release(b, &c);
+        ck_assert_int_eq(c.fd, -1);
+        b->ops->free(b);
+}
+END_TEST
+
+UNIT_MAIN("host-import", 20, a_memfd_is_sealed_mapped_and_guarded,
+        O1_truncation_after_import_is_refused_by_the_kernel, O1_a_memfd_that_already_has_the_seal_is_taken,
+        O1_a_regular_file_is_refused, O1_a_file_of_dev_shm_is_refused,
+        O1_a_memfd_that_takes_no_seals_is_refused, O1_a_memfd_opened_read_only_is_refused,
+        O1_a_memfd_sealed_against_writing_is_refused, O1_a_memfd_shorter_than_said_is_refused,
+        O1_what_is_no_memory_is_refused, a_memfd_of_huge_pages_is_refused, no_bytes_are_a_buffer_too,
+        memory_that_cannot_be_mapped_is_refused, every_failing_call_of_an_import_is_a_status,
+        a_backend_without_memory_is_an_error, existing_pages_are_mapped_by_the_import, it_describes_itself,
+        freeing_nothing_is_harmless)
