@@ -73,6 +73,7 @@ static struct buffer *buffers_find(struct buffers *b, uint64_t session, uint64_t
         struct buffer *found = b->last;
         if (found && found->key.session == session && found->key.id == id)
                 return found;
+        /* NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult): it loses its way in uthash */
         HASH_FIND(hh, b->by_id, &key, sizeof(key), found);
         if (found)
                 b->last = found;
@@ -162,6 +163,7 @@ static void buffer_unlist(struct buffers *b, struct buffer *buf) {
         buf->is_listed = false;
         if (b->last == buf)
                 b->last = NULL;
+        /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): it loses its way in uthash */
         HASH_DEL(b->by_id, buf);
         list_unlink(&buf->holder_link);
         buffer_uncount(b, buf);

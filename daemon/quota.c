@@ -21,10 +21,10 @@ const char *quota_name(enum quota quota) {
         switch (quota) {
         case QUOTA_CONNECTIONS: return "connections";
         case QUOTA_DESCRIPTORS: return "descriptors";
-        case QUOTA_MAPPED_BYTES: return "mapped_bytes";
+        case QUOTA_MAPPED_BYTES: return "mapped-bytes";
         case QUOTA_PENDING: return "pending";
         case QUOTA_GROUPS: return "groups";
-        case QUOTA_RECORDER_BYTES: return "recorder_bytes";
+        case QUOTA_RECORDER_BYTES: return "recorder-bytes";
         case N_QUOTA: break;
         }
         return "?";

@@ -32,6 +32,20 @@ static bool take_fds(struct msghdr *h, struct packet *p) {
         return fits;
 }
 
+/* A peer that closes before it has read everything leaves a reset, which the kernel tells once, before what
+ * the peer had sent: its last words come behind it. */
+static ssize_t receive_message(int socket, struct msghdr *h) {
+        ssize_t n;
+        bool was_reset = false, again;
+        do {
+                n = recvmsg(socket, h, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+                bool is_reset = n < 0 && errno == ECONNRESET;
+                again = (n < 0 && errno == EINTR) || (is_reset && !was_reset);
+                was_reset |= is_reset;
+        } while (again);
+        return n;
+}
+
 int channel_receive(int socket, void *buf, struct packet *ret) {
         union {
                 struct cmsghdr align;
@@ -42,10 +56,7 @@ int channel_receive(int socket, void *buf, struct packet *ret) {
                 .msg_iovlen = 1,
                 .msg_control = control.bytes,
                 .msg_controllen = sizeof(control.bytes) };
-        ssize_t n;
-        do
-                n = recvmsg(socket, &h, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-        while (n < 0 && errno == EINTR);
+        ssize_t n = receive_message(socket, &h);
         if (n < 0)
                 return errno == EWOULDBLOCK ? -EAGAIN : -errno;
 

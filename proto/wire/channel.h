@@ -18,7 +18,8 @@ struct packet {
         int fds[MAX_PACKET_FDS]; /* owned by the packet until taken; -1 where taken */
 };
 
-/* Receives into `buf` of MAX_PACKET_BYTES. Returns 1 (a packet), 0 (end of file), -EAGAIN (nothing there),
+/* Receives into `buf` of MAX_PACKET_BYTES. Returns 1 (a packet), 0 (end of file; also when
+ * the peer had not read everything: what it had sent comes before), -EAGAIN (nothing there),
  * -EMSGSIZE (longer than the buffer, or descriptors cut: the peer broke the protocol; all is closed), or
  * another negative errno. */
 int channel_receive(int socket, void *buf, struct packet *ret) MUST_USE;

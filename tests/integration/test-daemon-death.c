@@ -15,7 +15,11 @@
 #define LIMIT 1.0 /* s from tuttid's death to DAEMON_LOST: ten times what is promised */
 
 /* Shared by the test and its replicas. */
-static struct { _Atomic double heard[4], killed; } * shared;
+struct shared {
+        _Atomic double heard[4], killed;
+};
+
+static struct shared *shared;
 
 static void tell_all(struct replica *const *r, uint32_t n, const char *text) {
         for (uint32_t i = 0; i < n; i++)

@@ -17,11 +17,13 @@
 #define LIMIT 1.0 /* s from a death to its report: ten times what is promised */
 
 /* Shared by the test and its replicas. */
-static struct {
+struct shared {
         _Atomic uint32_t pid; /* of the replica that is to die, or of its child */
         _Atomic double heard[2], killed;
         _Atomic int step;
-} * shared;
+};
+
+static struct shared *shared;
 
 static void share(void) {
         shared = memory_shared(sizeof(*shared));

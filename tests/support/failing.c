@@ -109,7 +109,7 @@ ssize_t __wrap_sendmsg(int fd, const struct msghdr *message, int flags) {
 }
 
 ssize_t __wrap_recvmsg(int fd, struct msghdr *message, int flags) {
-        return is_due(FAILING_RECVMSG, ECONNRESET) ? -1 : __real_recvmsg(fd, message, flags);
+        return is_due(FAILING_RECVMSG, ENOMEM) ? -1 : __real_recvmsg(fd, message, flags);
 }
 
 int __wrap_accept4(int fd, struct sockaddr *address, socklen_t *n_bytes, int flags) {

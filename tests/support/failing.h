@@ -17,7 +17,7 @@ enum failing_call {
         FAILING_MEMFD = 1 << 2,   /* memfd_create: EMFILE */
         FAILING_FCNTL = 1 << 3,   /* EPERM */
         FAILING_SENDMSG = 1 << 4, /* ENOBUFS */
-        FAILING_RECVMSG = 1 << 5, /* ECONNRESET */
+        FAILING_RECVMSG = 1 << 5, /* ENOMEM */
         FAILING_ACCEPT = 1 << 6,  /* accept4: EMFILE */
         FAILING_ALL = (1 << 7) - 1
 };

@@ -226,12 +226,15 @@ START_TEST(sending_to_a_closed_end_is_an_error_and_no_signal) {
 }
 END_TEST
 
-START_TEST(what_was_never_read_is_no_end_of_file_but_gone) {
+START_TEST(the_last_words_of_a_peer_that_had_not_read_everything_arrive) {
         struct packet p;
         open_pair();
         ck_assert_int_eq(channel_send(ends[0], out, 1, NULL, 0), 0);
+        ck_assert_int_eq(channel_send(ends[1], out, 7, NULL, 0), 0);
         fd_close(&ends[1]);
-        ck_assert_int_eq(channel_receive(ends[0], buf, &p), -ECONNRESET);
+        ck_assert_int_eq(channel_receive(ends[0], buf, &p), 1);
+        ck_assert_uint_eq(p.n_bytes, 7);
+        ck_assert_int_eq(channel_receive(ends[0], buf, &p), 0);
         ck_assert_int_eq(channel_send(ends[0], out, 1, NULL, 0), -EPIPE);
         close_pair();
 }
@@ -242,4 +245,5 @@ UNIT_MAIN("channel", 10, a_packet_arrives_whole_and_alone,
         nothing_there_and_end_of_file, an_empty_packet_is_an_end_and_its_descriptors_are_closed,
         O3_a_longer_packet_is_refused_and_its_descriptors_are_closed,
         too_many_descriptors_are_refused_and_closed, a_full_socket_says_later_and_nothing_is_lost,
-        sending_to_a_closed_end_is_an_error_and_no_signal, what_was_never_read_is_no_end_of_file_but_gone)
+        sending_to_a_closed_end_is_an_error_and_no_signal,
+        the_last_words_of_a_peer_that_had_not_read_everything_arrive)
