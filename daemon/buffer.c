@@ -230,7 +230,7 @@ enum status buffer_close_stranger(
                 return error_set(err, STATUS_NO_MEMORY, FIELD_DESCRIPTOR, "tuttid is short of memory");
         }
         buf->is_stranger = true;
-        enum status status = quota_charge(b->quotas, &buf->descriptor, uid, QUOTA_DESCRIPTORS, 1, err);
+        enum status status = quota_charge_reserve(b->quotas, &buf->descriptor, uid, QUOTA_DESCRIPTORS, 1, err);
         buffer_start_chore(buf, CHORE_CLOSE, chores);
         return status;
 }
@@ -278,31 +278,36 @@ static enum status buffer_charge(struct buffers *b, struct buffer *buf, struct e
         return quota_charge(b->quotas, &buf->bytes, buf->chore.uid, QUOTA_MAPPED_BYTES, buf->n_bytes, err);
 }
 
-/* The descriptor has no buffer that would close it. */
-static enum status buffer_reject(
-        struct buffers *b, const struct buffer_ask *ask, enum status status, struct list *chores) {
-        if (ask->fd >= 0) {
-                struct error ignored;
-                error_init(&ignored, STATUS_OK);
-                enum status closing =
-                        buffer_close_stranger(b, ask->session, ask->uid, ask->fd, chores, &ignored);
-                (void)closing; /* a charge that fails closes it all the same */
+/* Refused: the id is kept with the reason, at the price of a descriptor, so that nobody fills us with them. */
+static void buffer_keep_failed(
+        struct buffers *b, struct buffer *buf, enum status status, const struct error *err) {
+        charge_release(&buf->bytes);
+        if (!buf->descriptor.user && quota_charge(b->quotas, &buf->descriptor, buf->chore.uid,
+                                             QUOTA_DESCRIPTORS, 1, NULL) != STATUS_OK) {
+                buffer_free(buf);
+                return;
         }
-        return status;
+        buf->state = BUFFER_FAILED;
+        buf->status = status;
+        snprintf(buf->chore.why, sizeof(buf->chore.why), "%.*s", (int)sizeof(buf->chore.why) - 1,
+                err->detail);
+        if (buf->key.id == 0 || !buffer_list(b, buf))
+                buffer_free(buf);
+}
+
+static enum status fail_memory(struct error *err) {
+        return error_set(err, STATUS_NO_MEMORY, FIELD_BUFFER, "tuttid is short of memory");
 }
 
 enum status buffer_register(
         struct buffers *b, const struct buffer_ask *ask, struct list *chores, struct error *err) {
         uint64_t id = ask->reg->buffer;
         if (id != 0 && buffers_find(b, ask->session, id))
-                return buffer_reject(b, ask,
-                        error_set(err, STATUS_LIMIT, FIELD_BUFFER,
-                                "buffer id %llu is taken; ids are used once", (unsigned long long)id),
-                        chores);
+                return error_set(err, STATUS_LIMIT, FIELD_BUFFER, "buffer id %llu is taken; ids are used once",
+                        (unsigned long long)id);
         struct buffer *buf = buffer_new(ask->session, id, ask->uid, -1);
         if (!buf)
-                return buffer_reject(b, ask,
-                        error_set(err, STATUS_NO_MEMORY, FIELD_BUFFER, "tuttid is short of memory"), chores);
+                return fail_memory(err);
         buf->request = ask->request;
         buf->n_bytes = buf->chore.n_bytes = ask->reg->size_bytes;
         buf->access = buf->chore.access = ask->reg->access;
@@ -311,21 +316,13 @@ enum status buffer_register(
                 status = buffer_check_fd(ask, &buf->file, err);
         if (status == STATUS_OK)
                 status = buffer_charge(b, buf, err);
-        if (id == 0 || !buffer_list(b, buf)) {
-                buffer_free(buf);
-                return buffer_reject(b, ask,
-                        status == STATUS_OK
-                                ? error_set(err, STATUS_NO_MEMORY, FIELD_BUFFER, "tuttid is short of memory")
-                                : status,
-                        chores);
-        }
         if (status != STATUS_OK) {
-                buffer_set_state(b, buf, BUFFER_FAILED);
-                buf->status = status;
-                charge_release(&buf->bytes);
-                snprintf(buf->chore.why, sizeof(buf->chore.why), "%.*s", (int)sizeof(buf->chore.why) - 1,
-                        err->detail);
-                return buffer_reject(b, ask, status, chores);
+                buffer_keep_failed(b, buf, status, err);
+                return status;
+        }
+        if (!buffer_list(b, buf)) {
+                buffer_free(buf);
+                return fail_memory(err);
         }
         buf->chore.fd = ask->fd;
         buffer_start_chore(buf, CHORE_IMPORT, chores);

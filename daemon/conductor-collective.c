@@ -166,6 +166,8 @@ static void conductor_blame(struct conductor *c, const struct meeting *m, const 
 void conductor_task_done(struct conductor *c, struct task *t) {
         struct meeting *m = t->owner;
         c->n_running--;
+        if (t->done_ns > c->now_ns) /* begun in this turn, which the loop thread has had to wait in */
+                c->now_ns = t->done_ns;
         if (t->blocked_ns)
                 log_warning("%s/%s: its memory stood still for %llu ms under a run; the group is confined to "
                             "one worker",

@@ -1,5 +1,6 @@
 /* What the files of the conductor share: conductor.c (the turn and the corridor), conductor-requests.c (one
- * packet), conductor-collective.c (from sealed to told), conductor-queries.c (rows). */
+ * packet), conductor-collective.c (from sealed to told), conductor-queries.c (answers), conductor-rows.c (what is
+ * in them). */
 #pragma once
 
 #include "base/arena.h"
@@ -7,6 +8,7 @@
 #include "wire/codec.h"
 
 #define PACKETS_A_TURN 16
+#define ROWS_A_TURN    256 /* of all answers together: about a millisecond */
 
 struct conductor {
         struct house house;
@@ -16,6 +18,8 @@ struct conductor {
         struct list chores;  /* to be given to the engine */
         struct list ejected; /* struct session.eject_link: to be ended when the outcome is settled */
         struct list tasks;   /* free ones */
+        struct list queries; /* struct query.link: answers that can go on */
+        uint32_t n_rows_left; /* that this turn may still write for them */
         uint32_t n_running;
         struct arena request_arena, scratch;
         uint8_t in[MAX_PACKET_BYTES], out[MAX_PACKET_BYTES];
@@ -24,8 +28,11 @@ struct conductor {
         const struct entry *entries[MAX_WORLD];
 };
 
-/* Handles one packet of a session, whose descriptors it takes. */
+/* Handles one packet of a session; takes of its descriptors what it needs. */
 void conductor_handle_packet(struct conductor *c, struct session *s, struct packet *packet);
+/* Descriptors that nobody took: closed on a thread of their own, since that can block. Who sends more of them
+ * than its user may have is ejected. */
+void conductor_close_strangers(struct conductor *c, struct session *s, struct packet *packet);
 /* Goes on with a submission that waited for imports. */
 void conductor_handle_held(struct conductor *c, struct session *s);
 /* Gives a half's leases back and the half to its pool. */
@@ -36,7 +43,15 @@ void conductor_reply(struct conductor *c, struct session *s, const struct reply 
 void conductor_reply_fd(struct conductor *c, struct session *s, const struct reply *reply, int fd);
 void conductor_reply_status(struct conductor *c, struct session *s, uint64_t request, enum status status,
         const struct error *err);
-void conductor_query(struct conductor *c, struct session *s, uint64_t request, const struct msg_query *query);
+/* Begins an answer: a session is not read until it is complete. */
+void conductor_query(struct conductor *c, struct session *s, uint64_t request, const struct msg_query *ask);
+/* Writes a turn's share of the answers under way. Whether one was completed, and its session is to be read
+ * again. */
+bool conductor_go_on_answering(struct conductor *c);
+/* The session has taken all that was sent. */
+void conductor_reader_is_back(struct conductor *c, struct session *s);
+/* The session ends; harmless where nothing was asked. */
+void conductor_drop_query(struct session *s);
 
 /* Ends the session at the end of this turn with one last error packet. */
 void conductor_eject(struct conductor *c, struct session *s, enum status status, const char *format, ...)

@@ -135,12 +135,15 @@ static enum status conductor_check_ask(struct conductor *c, const struct msg_sub
         return STATUS_OK;
 }
 
+/* NULL: c->error says why. It is charged from its first part on, whatever becomes of it. */
 static struct half *conductor_new_half(
         struct conductor *c, const struct session *s, const struct request *r) {
         const struct msg_submit *ask = &r->submit;
         struct half *half = rendezvous_half_new(c->house.rendezvous, ask->signature.n_entries);
-        if (!half)
+        if (!half) {
+                error_set(&c->error, STATUS_NO_MEMORY, FIELD_UNSPECIFIED, "tuttid is short of memory");
                 return NULL;
+        }
         half->session = s->id;
         half->request = r->request;
         half->membership = ask->membership;
@@ -149,7 +152,10 @@ static struct half *conductor_new_half(
         half->signature = ask->signature;
         half->has_timeout = ask->has_timeout;
         half->timeout_ns = ask->timeout_ns;
-        return half;
+        if (rendezvous_half_charge(c->house.rendezvous, half, s->uid, &c->error) == STATUS_OK)
+                return half;
+        rendezvous_half_free(c->house.rendezvous, half);
+        return NULL;
 }
 
 /* Adds a part's entries. When the last part is in, the half goes on. */
@@ -193,7 +199,6 @@ static void conductor_handle_submit(struct conductor *c, struct session *s, cons
                 conductor_assemble(c, s, ask);
                 return;
         }
-        error_set(&c->error, STATUS_NO_MEMORY, FIELD_UNSPECIFIED, "tuttid is short of memory");
         conductor_refuse_ask(c, s, r);
 }
 
@@ -274,10 +279,12 @@ static void conductor_handle_register(
                 return;
         }
         if (packet->n_fds == 1)
-                ask.fd = fd_take(&packet->fds[0]);
+                ask.fd = packet->fds[0];
         error_init(&c->error, STATUS_OK);
         enum status status = buffer_register(c->house.buffers, &ask, &c->chores, &c->error);
-        if (status != STATUS_OK)
+        if (status == STATUS_OK)
+                packet->fds[0] = -1;
+        else
                 conductor_reply_status(c, s, r->request, status, &c->error);
 }
 
@@ -356,8 +363,7 @@ static void conductor_handle(
         conductor_reply_status(c, s, r->request, status, &c->error);
 }
 
-/* Descriptors that nobody took: closed on a thread of their own, since that can block. */
-static void conductor_close_strangers(struct conductor *c, struct session *s, struct packet *packet) {
+void conductor_close_strangers(struct conductor *c, struct session *s, struct packet *packet) {
         for (uint32_t i = 0; i < packet->n_fds; i++) {
                 if (packet->fds[i] < 0)
                         continue;
@@ -385,5 +391,4 @@ void conductor_handle_packet(struct conductor *c, struct session *s, struct pack
                 conductor_eject(c, s, STATUS_INVALID, "its first request was not hello");
         else
                 conductor_handle(c, s, &request, packet);
-        conductor_close_strangers(c, s, packet);
 }

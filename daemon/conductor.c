@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 #include "base/log.h"
 
@@ -22,6 +23,7 @@ int conductor_new(struct conductor **ret, const struct house *house, uint64_t no
         list_init(&c->chores);
         list_init(&c->ejected);
         list_init(&c->tasks);
+        list_init(&c->queries);
         arena_init(&c->request_arena, malloc(CODEC_ARENA_BYTES), CODEC_ARENA_BYTES);
         arena_init(&c->scratch, malloc(CODEC_ARENA_BYTES), CODEC_ARENA_BYTES);
         if (!c->request_arena.base || !c->scratch.base) {
@@ -101,15 +103,34 @@ static void conductor_note_users(struct conductor *c) {
         engine_set_shared(c->house.engine, n > 1);
 }
 
+/* Closes a connection's socket. With it closes what the client has sent and nobody has read, which can block:
+ * then the closer does it. */
+static void conductor_hang_up(struct conductor *c, uint64_t session, uint32_t uid, int socket) {
+        shutdown(socket, SHUT_RDWR); /* from here on nothing more can come */
+        if (!channel_holds_fds(socket)) {
+                close(socket);
+                return;
+        }
+        struct error ignored;
+        error_init(&ignored, STATUS_OK);
+        enum status status = buffer_close_stranger(c->house.buffers, session, uid, socket, &c->chores, &ignored);
+        (void)status; /* a charge that fails closes it all the same */
+}
+
 static void conductor_end_session(struct conductor *c, struct session *s, enum loss loss, const char *why) {
-        if (s->assembly)
-                conductor_drop_half(c, s->assembly);
+        if (s->assembly) /* nothing in it is leased yet */
+                rendezvous_half_free(c->house.rendezvous, s->assembly);
         if (s->held)
                 conductor_drop_half(c, s->held);
         s->assembly = s->held = NULL;
+        conductor_drop_query(s);
         rendezvous_lose(c->house.rendezvous, s->id, loss, why, c->now_ns, &c->outcome);
         buffers_end_session(c->house.buffers, s->id, &c->chores);
+        uint64_t id = s->id;
+        uint32_t uid = s->uid;
+        int socket = session_take_socket(s);
         session_close(c->house.sessions, s);
+        conductor_hang_up(c, id, uid, socket);
         conductor_note_users(c);
 }
 
@@ -275,7 +296,7 @@ static void conductor_turn_away(struct conductor *c, int socket) {
                 int r = channel_send(socket, c->out, n_bytes, NULL, 0);
                 (void)r; /* told as far as it listens */
         }
-        close(socket);
+        conductor_hang_up(c, 0, session_peer_uid(socket), socket);
 }
 
 static void conductor_accept(struct conductor *c) {
@@ -304,14 +325,19 @@ static void conductor_read(struct conductor *c, struct session *s, int limit) {
                         conductor_eject(c, s, STATUS_LIMIT,
                                 "a packet is longer than %d bytes or brings more than %d descriptors",
                                 MAX_PACKET_BYTES, MAX_PACKET_FDS);
+                if (r > 0)
+                        conductor_handle_packet(c, s, &packet);
+                conductor_close_strangers(c, s, &packet);
                 if (r <= 0)
                         return;
-                conductor_handle_packet(c, s, &packet);
+                conductor_settle(c); /* what this packet gave back is there for the next one */
         }
 }
 
 static void conductor_serve(struct conductor *c, struct session *s) {
         unsigned int events = session_take_events(s);
+        if (events & SESSION_CAUGHT_UP)
+                conductor_reader_is_back(c, s);
         if (events & SESSION_RESUMED)
                 conductor_handle_held(c, s);
         if (events & (SESSION_READABLE | SESSION_RESUMED))
@@ -351,9 +377,12 @@ void conductor_turn(struct conductor *c, uint64_t now_ns) {
         c->now_ns = now_ns;
         if (sessions_next_ns(c->house.sessions) <= now_ns)
                 sessions_expire(c->house.sessions, now_ns);
+        c->n_rows_left = ROWS_A_TURN;
         conductor_accept(c);
-        while (conductor_pull(c))
-                ;
+        do
+                while (conductor_pull(c))
+                        ;
+        while (conductor_go_on_answering(c));
         if (rendezvous_next_ns(c->house.rendezvous) <= now_ns)
                 rendezvous_expire(c->house.rendezvous, now_ns, &c->outcome);
         conductor_settle(c);
@@ -361,6 +390,8 @@ void conductor_turn(struct conductor *c, uint64_t now_ns) {
 
 uint64_t conductor_next_ns(const struct conductor *c) {
         uint64_t a = rendezvous_next_ns(c->house.rendezvous), b = sessions_next_ns(c->house.sessions);
+        if (!list_is_empty(&c->queries))
+                return c->now_ns;
         return a < b ? a : b;
 }
 

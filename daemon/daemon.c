@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/resource.h>
 #include <unistd.h>
 #include <uv.h>
@@ -87,8 +88,9 @@ static void daemon_set_timer(struct daemon *d, uint64_t now_ns) {
                 return;
         }
         uv_update_time(&d->loop);
-        uv_timer_start(
-                &d->timer, daemon_on_timer, next_ns > now_ns ? (next_ns - now_ns) / NS_PER_MS + 1 : 0, 0);
+        /* Never 0: libuv would run such a timer again and again before it looks at anything else. */
+        uint64_t delay_ms = next_ns > now_ns ? (next_ns - now_ns) / NS_PER_MS + 1 : 1;
+        uv_timer_start(&d->timer, daemon_on_timer, delay_ms, 0);
 }
 
 static void daemon_turn(struct daemon *d) {
@@ -152,11 +154,13 @@ static int daemon_build_rooms(struct daemon *d) {
         struct house *h = &d->house;
         const struct config *c = d->config;
         const struct doorbell bell = { .ring = daemon_ring, .data = d };
-        const struct rendezvous_settings settings = { .default_timeout_ns = c->default_timeout_ns,
+        struct rendezvous_settings settings = { .default_timeout_ns = c->default_timeout_ns,
                 .join_timeout_ns = c->join_timeout_ns,
                 .stall_warn_ns = c->stall_warn_ns,
                 .busy_max_ns = c->busy_max_ns };
         h->config = c;
+        if (getrandom(settings.hash_seed, sizeof(settings.hash_seed), 0) != sizeof(settings.hash_seed))
+                return errno ? -errno : -EIO;
         int r = quotas_new(&h->quotas, &c->quota);
         if (r == 0)
                 r = rendezvous_new(&h->rendezvous, &settings, h->quotas);
@@ -247,8 +251,13 @@ static void daemon_tear_down(struct daemon *d) {
                 listener_close(h->listener);
         if (d->conductor)
                 daemon_drain(d);
-        if (h->engine)
+        bool is_stuck = false;
+        if (h->engine) {
                 engine_stop(h->engine);
+                is_stuck = engine_is_stuck(h->engine);
+        }
+        if (d->conductor)
+                conductor_turn(d->conductor, clock_now_ns()); /* what has just been finished */
         if (d->has_loop) {
                 uv_run(&d->loop, UV_RUN_NOWAIT);
                 uv_walk(&d->loop, daemon_close_handle, NULL);
@@ -265,7 +274,8 @@ static void daemon_tear_down(struct daemon *d) {
                 h->backend->ops->free(h->backend);
         planner_free(h->planner);
         rendezvous_free(h->rendezvous);
-        quotas_free(h->quotas);
+        if (!is_stuck) /* else a charge of what does not close is left */
+                quotas_free(h->quotas);
         if (d->has_loop)
                 uv_loop_close(&d->loop);
         uv_library_shutdown();

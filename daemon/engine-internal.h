@@ -7,6 +7,7 @@
 #include "engine.h"
 
 #define N_MEMORY_THREADS 2
+#define MAX_CLOSERS      16
 #define N_CONFINED       64
 
 struct device;
@@ -31,11 +32,13 @@ struct device {
         uint64_t n_tasks, busy_ns;
 };
 
+/* Does chores: memory work, or closing. */
 struct memory_thread {
         pthread_t thread;
         struct engine *engine;
-        bool is_running;
+        bool is_running; /* a chore, of: */
         uint32_t uid;
+        bool has_ended;
 };
 
 struct engine {
@@ -44,14 +47,15 @@ struct engine {
         uv_async_t async;
         pthread_mutex_t lock;
         bool is_stopping, is_shared;
+        bool is_stopped; /* threads that are stuck are all that is left */
         struct device *devices;
         uint32_t n_devices;
         struct list chores, closes;
         pthread_cond_t memory_wake, closer_wake;
         struct memory_thread memory_threads[N_MEMORY_THREADS];
         uint32_t n_memory_threads;
-        pthread_t closer;
-        bool has_closer, closer_is_done;
+        struct memory_thread closers[MAX_CLOSERS];
+        uint32_t n_closers;
         struct list done_tasks, done_chores;
         uint64_t confined[N_CONFINED]; /* group ids, a ring */
         uint32_t n_confined;
@@ -64,8 +68,14 @@ void engine_unlock(struct engine *e);
 /* Under the lock. */
 void device_queue(struct device *d, struct slice *s);
 
-/* The threads' main functions: of struct worker, struct memory_thread, struct engine. They end when the
+/* Under the lock: whether a closer does one of this user's chores; whether all closers do some. */
+bool engine_closes_for(const struct engine *e, uint32_t uid);
+bool engine_closers_are_busy(const struct engine *e);
+
+void chore_run(struct backend *b, struct chore *c);
+
+/* The threads' main functions: of struct worker, struct memory_thread, and that again. They end when the
  * engine is stopping and nothing is left. */
 void *worker_main(void *worker);
 void *memory_main(void *memory_thread);
-void *closer_main(void *engine);
+void *closer_main(void *memory_thread);

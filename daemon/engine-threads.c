@@ -178,7 +178,7 @@ void *worker_main(void *data) {
         return NULL;
 }
 
-/* --- memory threads and the closer --- */
+/* --- memory threads and closers --- */
 
 static bool chore_may_run(const struct engine *e, const struct chore *c) {
         uint32_t of_uid = 0;
@@ -198,7 +198,7 @@ static struct chore *engine_pick_chore(struct engine *e) {
         return NULL;
 }
 
-static void chore_run(struct backend *b, struct chore *c) {
+void chore_run(struct backend *b, struct chore *c) {
         switch (c->kind) {
         case CHORE_IMPORT: b->ops->import(b, c); break;
         case CHORE_RELEASE: b->ops->release(b, c); break;
@@ -209,7 +209,8 @@ static void chore_run(struct backend *b, struct chore *c) {
 /* Under the lock. */
 static void engine_chore_done(struct engine *e, struct chore *c) {
         list_append(&e->done_chores, &c->link);
-        uv_async_send(&e->async);
+        if (!e->is_stopped)
+                uv_async_send(&e->async);
 }
 
 void *memory_main(void *data) {
@@ -238,24 +239,52 @@ void *memory_main(void *data) {
         return NULL;
 }
 
+bool engine_closes_for(const struct engine *e, uint32_t uid) {
+        for (uint32_t i = 0; i < e->n_closers; i++)
+                if (e->closers[i].is_running && e->closers[i].uid == uid)
+                        return true;
+        return false;
+}
+
+bool engine_closers_are_busy(const struct engine *e) {
+        for (uint32_t i = 0; i < e->n_closers; i++)
+                if (!e->closers[i].is_running)
+                        return false;
+        return true;
+}
+
+static struct chore *engine_pick_close(struct engine *e) {
+        list_for_each (it, &e->closes) {
+                struct chore *c = list_entry(it, struct chore, link);
+                if (!engine_closes_for(e, c->uid)) {
+                        list_unlink(&c->link);
+                        return c;
+                }
+        }
+        return NULL;
+}
+
 void *closer_main(void *data) {
-        struct engine *e = data;
+        struct memory_thread *m = data;
+        struct engine *e = m->engine;
         engine_lock(e);
         for (;;) {
-                struct list *first = list_take_first(&e->closes);
-                if (!first) {
+                struct chore *c = engine_pick_close(e);
+                if (!c) {
                         if (e->is_stopping)
                                 break;
                         pthread_cond_wait(&e->closer_wake, &e->lock);
                         continue;
                 }
-                struct chore *c = list_entry(first, struct chore, link);
+                m->is_running = true;
+                m->uid = c->uid;
                 engine_unlock(e);
                 chore_run(e->backend, c);
                 engine_lock(e);
+                m->is_running = false;
                 engine_chore_done(e, c);
         }
-        e->closer_is_done = true;
+        m->has_ended = true;
         pthread_cond_broadcast(&e->closer_wake);
         engine_unlock(e);
         return NULL;

@@ -44,6 +44,18 @@ static int device_start(struct device *d, struct engine *e, uint32_t n_workers) 
         return 0;
 }
 
+static int engine_add_closer(struct engine *e) {
+        struct memory_thread *m = &e->closers[e->n_closers];
+        m->engine = e;
+        int r = pthread_create(&m->thread, NULL, closer_main, m);
+        if (r != 0)
+                return -r;
+        engine_lock(e);
+        e->n_closers++;
+        engine_unlock(e);
+        return 0;
+}
+
 static int engine_start_threads(struct engine *e, const struct config *config) {
         long n_cores = sysconf(_SC_NPROCESSORS_ONLN);
         uint32_t n_workers = config->n_workers ? config->n_workers
@@ -66,9 +78,7 @@ static int engine_start_threads(struct engine *e, const struct config *config) {
                         return -r;
                 e->n_memory_threads++;
         }
-        int r = pthread_create(&e->closer, NULL, closer_main, e);
-        e->has_closer = r == 0;
-        return -r;
+        return engine_add_closer(e);
 }
 
 int engine_new(struct engine **ret, uv_loop_t *loop, const struct config *config, struct backend *backend,
@@ -102,22 +112,32 @@ int engine_new(struct engine **ret, uv_loop_t *loop, const struct config *config
         return 0;
 }
 
-/* A stranger's descriptor may keep the closer for ever: it is waited for shortly, and left to the end of the
+static bool closers_have_ended(const struct engine *e) {
+        for (uint32_t i = 0; i < e->n_closers; i++)
+                if (!e->closers[i].has_ended)
+                        return false;
+        return true;
+}
+
+/* A stranger's descriptor may keep a closer for ever: they are waited for shortly, and left to the end of the
  * process otherwise. */
-static void engine_stop_closer(struct engine *e) {
+static void engine_stop_closers(struct engine *e) {
         struct timespec until;
         clock_realtime_after(&until, NS_PER_S);
         engine_lock(e);
-        while (!e->closer_is_done)
+        while (!closers_have_ended(e))
                 if (pthread_cond_timedwait(&e->closer_wake, &e->lock, &until) == ETIMEDOUT)
                         break;
-        bool is_done = e->closer_is_done;
+        bool is_stuck = !closers_have_ended(e);
+        e->is_stopped = true;
         engine_unlock(e);
-        if (is_done)
-                pthread_join(e->closer, NULL);
-        else
+        if (is_stuck) {
                 log_warning("a descriptor of a client does not close; it is left to the kernel");
-        e->has_closer = !is_done;
+                return;
+        }
+        for (uint32_t i = 0; i < e->n_closers; i++)
+                pthread_join(e->closers[i].thread, NULL);
+        e->n_closers = 0;
 }
 
 void engine_stop(struct engine *e) {
@@ -133,13 +153,16 @@ void engine_stop(struct engine *e) {
                         pthread_join(e->devices[i].workers[k].thread, NULL);
         for (uint32_t i = 0; i < e->n_memory_threads; i++)
                 pthread_join(e->memory_threads[i].thread, NULL);
-        if (e->has_closer)
-                engine_stop_closer(e);
+        engine_stop_closers(e);
         uv_close((uv_handle_t *)&e->async, NULL);
 }
 
+bool engine_is_stuck(const struct engine *e) {
+        return e->n_closers > 0;
+}
+
 void engine_free(struct engine *e) {
-        if (!e || e->has_closer) /* the closer still looks at it */
+        if (!e || engine_is_stuck(e)) /* a closer still looks at it */
                 return;
         for (uint32_t i = 0; i < e->n_devices; i++) {
                 pthread_cond_destroy(&e->devices[i].wake);
@@ -199,12 +222,33 @@ void engine_start(struct engine *e, struct task *t) {
                 pthread_cond_signal(&d->wake);
 }
 
-void engine_do(struct engine *e, struct chore *c) {
-        e->n_open++;
+/* A closer that is stuck shall not keep the descriptors of other users. */
+static void engine_close(struct engine *e, struct chore *c) {
         engine_lock(e);
-        list_append(c->kind == CHORE_CLOSE ? &e->closes : &e->chores, &c->link);
+        list_append(&e->closes, &c->link);
+        bool is_short = e->n_closers < MAX_CLOSERS && engine_closers_are_busy(e) && !engine_closes_for(e, c->uid);
         engine_unlock(e);
-        pthread_cond_signal(c->kind == CHORE_CLOSE ? &e->closer_wake : &e->memory_wake);
+        if (is_short && engine_add_closer(e) < 0)
+                log_warning("a thread that closes descriptors cannot be started: they wait");
+        pthread_cond_signal(&e->closer_wake);
+}
+
+void engine_do(struct engine *e, struct chore *c) {
+        if (c->kind != CHORE_CLOSE)
+                e->n_open++;
+        if (e->is_stopped) {
+                chore_run(e->backend, c);
+                list_append(&e->done_chores, &c->link);
+                return;
+        }
+        if (c->kind == CHORE_CLOSE) {
+                engine_close(e, c);
+                return;
+        }
+        engine_lock(e);
+        list_append(&e->chores, &c->link);
+        engine_unlock(e);
+        pthread_cond_signal(&e->memory_wake);
 }
 
 struct task *engine_take_done_task(struct engine *e) {
@@ -223,8 +267,10 @@ struct chore *engine_take_done_chore(struct engine *e) {
         engine_unlock(e);
         if (!first)
                 return NULL;
-        e->n_open--;
-        return list_entry(first, struct chore, link);
+        struct chore *c = list_entry(first, struct chore, link);
+        if (c->kind != CHORE_CLOSE)
+                e->n_open--;
+        return c;
 }
 
 void engine_set_shared(struct engine *e, bool is_shared) {

@@ -87,20 +87,36 @@ static enum status charge_refuse(struct error *err, enum quota quota, uint64_t u
         return STATUS_QUOTA;
 }
 
-enum status quota_charge(struct quotas *q, struct charge *charge, uint32_t uid, enum quota quota,
-        uint64_t amount, struct error *err) {
+/* `charge` says of which quota and how much. */
+static enum status charge_take(
+        struct quotas *q, struct charge *charge, uint32_t uid, uint64_t reserve, struct error *err) {
+        enum quota quota = charge->quota;
         CHECK(!charge->user && quota < N_QUOTA);
         struct quota_user *user = user_find(q, uid);
         uint64_t used = user ? user->used[quota] : 0, limit = q->limits[quota];
-        if (used > limit || amount > limit - used)
+        if (used > limit + reserve || charge->amount > limit + reserve - used)
                 return charge_refuse(err, quota, used, limit);
         if (!user && !(user = user_new(q, uid)))
                 return charge_fail(err, STATUS_NO_MEMORY);
         user->n_charges++;
-        user->used[quota] += amount;
-        q->totals[quota] += amount;
-        *charge = (struct charge){ .user = user, .quota = quota, .amount = amount };
+        user->used[quota] += charge->amount;
+        q->totals[quota] += charge->amount;
+        charge->user = user;
         return STATUS_OK;
+}
+
+enum status quota_charge(struct quotas *q, struct charge *charge, uint32_t uid, enum quota quota,
+        uint64_t amount, struct error *err) {
+        CHECK(!charge->user);
+        *charge = (struct charge){ .quota = quota, .amount = amount };
+        return charge_take(q, charge, uid, 0, err);
+}
+
+enum status quota_charge_reserve(struct quotas *q, struct charge *charge, uint32_t uid, enum quota quota,
+        uint64_t amount, struct error *err) {
+        CHECK(!charge->user && quota < N_QUOTA);
+        *charge = (struct charge){ .quota = quota, .amount = amount };
+        return charge_take(q, charge, uid, q->limits[quota] / 8, err);
 }
 
 void charge_release(struct charge *charge) {

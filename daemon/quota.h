@@ -45,6 +45,10 @@ void quotas_free(struct quotas *q);
 enum status quota_charge(struct quotas *q, struct charge *charge, uint32_t uid, enum quota quota,
         uint64_t amount, struct error *err) MUST_USE;
 
+/* The same, with a limit that is an eighth higher: for what is held only to be given back. */
+enum status quota_charge_reserve(struct quotas *q, struct charge *charge, uint32_t uid, enum quota quota,
+        uint64_t amount, struct error *err) MUST_USE;
+
 /* Gives back; harmless on an empty charge. */
 void charge_release(struct charge *charge);
 

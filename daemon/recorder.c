@@ -216,6 +216,10 @@ struct recording *recorder_find(struct recorder *r, uint32_t uid, const char *jo
         return rec ? rec : find_newest(&r->ended, uid, job, group);
 }
 
+uint64_t recording_group(const struct recording *rec) {
+        return rec->group;
+}
+
 bool recording_next(struct recording *rec, uint64_t *cursor, uint64_t now_ns, struct row_record *ret) {
         size_t n;
         const uint8_t *bytes = ring_next(&rec->ring, cursor, &n);

@@ -128,11 +128,12 @@ bool debt_pay(struct circle *c, const struct lookup *l, const struct key *key, u
         return true;
 }
 
-void debts_forgive(struct circle *c, uint32_t rank) {
+void debts_forgive(struct circle *c, const struct rankset *ranks) {
         list_for_each_safe (it, tmp, &c->debts) {
                 struct debt *debt = list_entry(it, struct debt, age_link);
-                if (rankset_has(&debt->debtors, rank))
-                        strike_debtor(c, debt, rank);
+                debt->debtors = rankset_minus(&debt->debtors, ranks);
+                if (rankset_is_empty(&debt->debtors))
+                        debt_free(c, debt);
         }
 }
 

@@ -25,7 +25,6 @@ static void member_go(
         rankset_remove(&c->group.alive, m->rank);
         rankset_add(&c->gone, m->rank);
         c->n_present--;
-        debts_forgive(c, m->rank);
         outcome_put(circles, &c->gone_link);
 }
 
@@ -162,6 +161,7 @@ static void circle_lose_joiner(struct rendezvous *r, struct circle *c, uint64_t 
 
 static void circle_go_on(
         struct rendezvous *r, struct circle *c, const struct departure *how, struct outcome *out) {
+        debts_forgive(c, &c->gone);
         switch (c->group.state) {
         case GROUP_FORMING: circle_lose_joiner(r, c, how->now_ns, out); break;
         case GROUP_WHOLE:

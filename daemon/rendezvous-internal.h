@@ -47,6 +47,7 @@ struct circle {
         struct list *debt_buckets; /* [N_DEBT_BUCKETS] of struct debt.bucket_link, oldest first; NULL before
                                       the first */
         uint64_t stall_reported_ns;
+        struct list *oldest; /* in group.meetings: none before it is GATHERING */
 };
 
 struct rendezvous {
@@ -166,7 +167,7 @@ void debt_make(struct rendezvous *r, struct circle *c, const struct lookup *l, c
 /* Rule 6: whether the member owed one of this key; then it is paid and *err (which may be NULL) tells. */
 bool debt_pay(struct circle *c, const struct lookup *l, const struct key *key, uint32_t rank, uint64_t now_ns,
         struct error *err);
-void debts_forgive(struct circle *c, uint32_t rank);
+void debts_forgive(struct circle *c, const struct rankset *ranks);
 void debts_drop(struct circle *c);
 
 /* --- rendezvous-gone.c --- */

@@ -107,6 +107,7 @@ static void circle_init(struct circle *c, const struct join *join, uint64_t now_
         g->lost_rank = -1;
         c->deadline_rank = -1;
         list_init(&g->meetings);
+        c->oldest = &g->meetings;
         list_init(&g->outcome_link);
         alarm_init(&g->join_deadline);
         alarm_init(&g->stall);

@@ -118,13 +118,6 @@ static enum status check_root(const struct arrival *a, const struct half *half, 
         return STATUS_INVALID;
 }
 
-static enum status charge(
-        struct rendezvous *r, const struct arrival *a, struct half *half, struct error *err) {
-        uint64_t n_begun = (half->signature.n_entries + QUOTA_ENTRIES_BEGUN - 1ull) / QUOTA_ENTRIES_BEGUN;
-        return quota_charge(
-                r->quotas, &half->charge, a->circle->group.uid, QUOTA_PENDING, n_begun ? n_begun : 1, err);
-}
-
 /* --- rules 6 and 7 --- */
 
 static void meeting_add(struct rendezvous *r, struct meeting *m, const struct member *member,
@@ -166,7 +159,7 @@ enum status rendezvous_submit(
                 return status;
         status = check_root(&a, half, err);
         if (status == STATUS_OK)
-                status = charge(r, &a, half, err);
+                status = rendezvous_half_charge(r, half, a.circle->group.uid, err);
         if (status != STATUS_OK)
                 return refuse(r, &a, half, now_ns, out, err);
         status = prepare(r, &a, half, now_ns, out, err);

@@ -131,9 +131,11 @@ enum status rendezvous_busy(struct rendezvous *r, uint64_t session, const struct
 
 /* --- stalls --- */
 
-static const struct meeting *oldest_gathering(const struct circle *c) {
-        list_for_each (it, &c->group.meetings) {
-                const struct meeting *m = list_entry(it, const struct meeting, group_link);
+/* Those that run stand among those that gather: the place where it was found last is where it goes on, or a
+ * group that seals many at once would be walked through for each. */
+static const struct meeting *oldest_gathering(struct circle *c) {
+        for (; c->oldest != &c->group.meetings; c->oldest = c->oldest->next) {
+                const struct meeting *m = list_entry(c->oldest, const struct meeting, group_link);
                 if (m->state == MEETING_GATHERING)
                         return m;
         }

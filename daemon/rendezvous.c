@@ -123,11 +123,19 @@ struct half *rendezvous_half_new(struct rendezvous *r, uint32_t n_entries) {
         struct half *half = half_take(r, class);
         if (!half)
                 return NULL;
-        memset(half, 0, half_bytes(n_entries));
+        memset(half, 0, sizeof(*half));
         half->entries = (struct entry *)(void *)(half + 1);
         half->capacity = 1u << class;
         list_init(&half->pool_link);
         return half;
+}
+
+enum status rendezvous_half_charge(
+        struct rendezvous *r, struct half *half, uint32_t uid, struct error *err) {
+        if (half->charge.user)
+                return STATUS_OK;
+        uint64_t n_begun = (half->signature.n_entries + QUOTA_ENTRIES_BEGUN - 1ull) / QUOTA_ENTRIES_BEGUN;
+        return quota_charge(r->quotas, &half->charge, uid, QUOTA_PENDING, n_begun ? n_begun : 1, err);
 }
 
 void rendezvous_half_free(struct rendezvous *r, struct half *half) {
@@ -254,13 +262,18 @@ struct meeting *meeting_new(
                 return NULL;
         }
         list_append(&c->group.meetings, &m->group_link);
+        if (c->oldest == &c->group.meetings)
+                c->oldest = &m->group_link;
         c->group.n_meetings++;
         return m;
 }
 
 void meeting_detach(struct rendezvous *r, struct meeting *m) {
+        struct circle *c = circle_of(m->group);
         HASH_DEL(r->meetings, m);
         heap_set(&r->deadlines, &m->deadline, ALARM_NEVER);
+        if (c->oldest == &m->group_link)
+                c->oldest = m->group_link.next;
         list_unlink(&m->group_link);
         m->group->n_meetings--;
 }

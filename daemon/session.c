@@ -270,6 +270,16 @@ enum status session_open(struct sessions *s, int socket, struct session **ret, s
         return STATUS_OK;
 }
 
+int session_take_socket(struct session *session) {
+        return fd_take(&connection_of(session)->socket);
+}
+
+uint32_t session_peer_uid(int socket) {
+        struct ucred peer = { .uid = OVERFLOW_UID };
+        socklen_t n = sizeof(peer);
+        return getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &n) == 0 ? peer.uid : OVERFLOW_UID;
+}
+
 void session_close(struct sessions *s, struct session *session) {
         struct connection *c = connection_of(session);
         if (c->is_closing)
@@ -327,6 +337,7 @@ static void connection_linger(struct connection *c, uint64_t now_ns) {
 int session_receive(
         struct sessions *s, struct session *session, void *buf, struct packet *ret, uint64_t now_ns) {
         struct connection *c = connection_of(session);
+        ret->n_fds = 0;
         if (c->is_paused || c->is_eof || c->is_closing)
                 return -EAGAIN;
         int r = channel_receive(c->socket, buf, ret);
@@ -386,6 +397,11 @@ static void connection_flush(struct connection *c) {
                 free(o);
         }
         connection_watch(c);
+        session_mark(c->sessions, &c->session, SESSION_CAUGHT_UP);
+}
+
+bool session_is_behind(const struct session *session) {
+        return !list_is_empty(&connection_of(session)->outgoing);
 }
 
 int session_send(struct sessions *s, struct session *session, const void *bytes, size_t n_bytes,

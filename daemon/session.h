@@ -20,6 +20,7 @@
 
 struct sessions;
 struct half;
+struct query;
 
 /* Why a session is in the ready list. */
 enum session_event {
@@ -27,6 +28,7 @@ enum session_event {
         SESSION_DEAD = 1 << 1,    /* its process has ended */
         SESSION_HUNG_UP = 1 << 2, /* EOF, and the process did not end within the grace time */
         SESSION_RESUMED = 1 << 3, /* what it waited for is there: handle what is held */
+        SESSION_CAUGHT_UP = 1 << 4, /* it has taken all that was queued */
 };
 
 struct session {
@@ -42,6 +44,7 @@ struct session {
         uint64_t discarded; /* request whose further parts are ignored; 0: none */
         struct half *held;  /* a submission that waits for an import; reading stands still */
         uint64_t held_since_ns;
+        struct query *query; /* an answer under way; reading stands still */
         char eject_why[160]; /* not empty: to be ended at the end of this turn */
         enum status eject_status;
         struct list eject_link;
@@ -68,8 +71,8 @@ unsigned int session_take_events(struct session *session);
 /* Puts it into the ready list (again). */
 void session_mark(struct sessions *s, struct session *session, enum session_event event);
 
-/* The next packet, as channel_receive. On 0 (EOF) or an error it stops reading and begins to linger by
- * itself. */
+/* The next packet, as channel_receive: *ret owns what came, whatever is returned. On 0 (EOF) or an error it
+ * stops reading and begins to linger by itself. */
 int session_receive(
         struct sessions *s, struct session *session, void *buf, struct packet *ret, uint64_t now_ns) MUST_USE;
 
@@ -81,6 +84,9 @@ void session_resume(struct sessions *s, struct session *session);
  * error: its end comes by other ways. */
 int session_send(struct sessions *s, struct session *session, const void *bytes, size_t n_bytes,
         const int *fds, uint32_t n_fds) MUST_USE;
+
+/* Whether something is queued: SESSION_CAUGHT_UP will tell when it is not. */
+bool session_is_behind(const struct session *session);
 
 /* The page of the status protocol, and its descriptor, which is the caller's to send and close. 0 or negative
  * errno. */
@@ -99,6 +105,12 @@ bool session_is_dead(const struct session *session);
 
 /* Ends it: descriptors close, charges go, memory goes when the loop has closed its handles. */
 void session_close(struct sessions *s, struct session *session);
+
+/* Takes the socket of a session that is closed next: what lies unread in it is a stranger's, and is closed with
+ * it. */
+int session_take_socket(struct session *session);
+/* The user behind a socket for which there is no session. */
+uint32_t session_peer_uid(int socket);
 
 /* The instant at which a lingering session is to be looked at; ALARM_NEVER: none. */
 uint64_t sessions_next_ns(const struct sessions *s);

@@ -171,11 +171,11 @@ static enum status say_no_answer(enum status status, const struct call *call, st
                 *err = call->failure->error;
         else
                 error_init(err, status);
-        if (status == STATUS_DAEMON_LOST)
-                return refuse(err, STATUS_NO_DAEMON, FIELD_UNSPECIFIED,
-                        "The server closed the connection before it had answered. %s",
-                        call->failure ? call->failure->error.detail : "");
-        return status;
+        if (status != STATUS_DAEMON_LOST)
+                return status;
+        const char *why = call->failure ? call->failure->error.detail : "";
+        return refuse(err, STATUS_NO_DAEMON, FIELD_UNSPECIFIED,
+                "The server closed the connection before it had answered%s%s", *why ? ". " : "", why);
 }
 
 static enum status greet(struct tutti *t, const char *path, struct error *err) {

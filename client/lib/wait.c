@@ -26,9 +26,10 @@ static bool take_in_packet(struct tutti *t) {
         struct packet packet;
         struct reply reply;
         int r = channel_receive(t->socket, t->receive_bytes, &packet);
-        if (r == -EAGAIN || r == -EINTR)
-                return r == -EINTR;
+        if (r == -EAGAIN)
+                return false;
         if (r <= 0) {
+                packet_close_fds(&packet);
                 connection_lose(t, why_lost(r));
                 return false;
         }

@@ -1,35 +1,27 @@
 #include "wire/channel.h"
 
 #include <errno.h>
-#include <stdbool.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
 #include "base/fd.h"
 
-/* Room for one descriptor more than is allowed, so that a packet with too many is seen as such and its
- * descriptors can be closed, and for credentials, should the socket's owner have asked for them. */
-#define CONTROL_BYTES (CMSG_SPACE((MAX_PACKET_FDS + 1) * sizeof(int)) + CMSG_SPACE(sizeof(struct ucred)))
+/* Room for all descriptors that can come, since the kernel closes those that find none on the spot, which can
+ * block; and for credentials, should the socket's owner have asked for them. */
+#define CONTROL_BYTES (CMSG_SPACE(MAX_RECEIVED_FDS * sizeof(int)) + CMSG_SPACE(sizeof(struct ucred)))
 
-/* Takes the descriptors out of the control data. false when there are more than a packet may carry: those are
- * closed. */
-static bool take_fds(struct msghdr *h, struct packet *p) {
-        bool fits = true;
+static void take_fds(struct msghdr *h, struct packet *p) {
         for (struct cmsghdr *c = CMSG_FIRSTHDR(h); c; c = CMSG_NXTHDR(h, c)) {
                 if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
                         continue;
                 size_t n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-                for (size_t i = 0; i < n; i++) {
-                        int fd;
-                        memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof(int));
-                        if (p->n_fds < MAX_PACKET_FDS)
-                                p->fds[p->n_fds++] = fd;
-                        else {
-                                fd_close(&fd);
-                                fits = false;
-                        }
-                }
+                CHECK(n <= MAX_RECEIVED_FDS - p->n_fds);
+                memcpy(p->fds + p->n_fds, CMSG_DATA(c), n * sizeof(int));
+                p->n_fds += (uint32_t)n;
         }
-        return fits;
 }
 
 /* A peer that closes before it has read everything leaves a reset, which the kernel tells once, before what
@@ -56,21 +48,29 @@ int channel_receive(int socket, void *buf, struct packet *ret) {
                 .msg_iovlen = 1,
                 .msg_control = control.bytes,
                 .msg_controllen = sizeof(control.bytes) };
+        ret->n_bytes = 0;
+        ret->n_fds = 0;
         ssize_t n = receive_message(socket, &h);
         if (n < 0)
                 return errno == EWOULDBLOCK ? -EAGAIN : -errno;
-
-        struct packet p = { .n_bytes = (size_t)n };
-        if (!take_fds(&h, &p) || h.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) {
-                packet_close_fds(&p);
+        ret->n_bytes = (size_t)n;
+        take_fds(&h, ret);
+        if (ret->n_fds > MAX_PACKET_FDS || h.msg_flags & (MSG_TRUNC | MSG_CTRUNC))
                 return -EMSGSIZE;
-        }
-        if (n == 0) {
-                packet_close_fds(&p); /* an empty packet is never sent by us: take it for the end */
-                return 0;
-        }
-        *ret = p;
-        return 1;
+        return n > 0; /* an empty packet is never sent by us: take it for the end */
+}
+
+/* The kernel counts them in fdinfo (Linux 5.6). */
+bool channel_holds_fds(int socket) {
+        char path[64], buf[1024];
+        snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", socket);
+        CLEANUP_FD int info = open(path, O_RDONLY | O_CLOEXEC);
+        ssize_t n = info < 0 ? -1 : read(info, buf, sizeof(buf) - 1);
+        if (n <= 0)
+                return true;
+        buf[n] = '\0';
+        const char *line = strstr(buf, "\nscm_fds:");
+        return !line || strtoul(line + strlen("\nscm_fds:"), NULL, 10) > 0;
 }
 
 int channel_send(int socket, const void *buf, size_t n_bytes, const int *fds, uint32_t n_fds) {

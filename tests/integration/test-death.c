@@ -1,4 +1,4 @@
-/* Replicas that die, or that come late again and again (C1 C2 C3 C4 C8, P5). */
+/* Replicas that die (C1 C2 C3, P5). */
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -404,64 +404,6 @@ START_TEST(P5_an_end_of_file_without_a_death_is_a_disconnection) {
 }
 END_TEST
 
-/* --- C4: who comes late again and again --- */
-
-#define N_LATE 300
-
-static void come_late(struct replica *me) {
-        struct floats f;
-        struct tutti_group *g = replica_join_group(me, &TUTTI_JOIN(.group = "train"));
-        floats_init(me->t, &f, 10);
-        for (int i = 0; i < N_LATE; i++) {
-                if (me->rank == 2)
-                        seconds_sleep(0.005);
-                floats_meet(g, NULL, &f, (float)i, 3.0F * (float)i);
-        }
-        replica_say(me, "done");
-        replica_hear(me, "end");
-}
-
-static void expect_lateness(const struct tutti_row_member *m) {
-        ck_assert_uint_eq(m->n_submitted, N_LATE);
-        ck_assert_uint_eq(m->n_joint, N_LATE);
-        printf("# C4: R%u last in %llu of %d, p50 %.2f ms\n", m->rank, (unsigned long long)m->n_last, N_LATE,
-                (double)m->lateness_p50_ns / 1e6);
-        if (m->rank == 2) {
-                ck_assert_uint_ge(m->n_last, N_LATE * 95 / 100);
-                ck_assert_uint_ge(m->lateness_p50_ns, 4000000);
-                ck_assert_uint_lt(m->lateness_p50_ns, 8000000 * 10);
-        } else {
-                ck_assert_uint_lt(m->lateness_p50_ns, 4000000);
-        }
-}
-
-static void expect_lateness_of_all(struct host *h) {
-        struct tutti *t;
-        struct tutti_answer *a;
-        uint32_t n = 0;
-        expect_status(tutti_open(host_socket(h), &t), TUTTI_OK);
-        expect_status(tutti_admin_ask(t, TUTTI_ADMIN_STATS, "test", "train", &a), TUTTI_OK);
-        for (uint32_t i = 0; i < a->n_rows; i++)
-                if (a->rows[i].type == TUTTI_ROW_MEMBER) {
-                        expect_lateness(&a->rows[i].member);
-                        n++;
-                }
-        ck_assert_uint_eq(n, 3);
-        tutti_answer_free(a);
-        tutti_close(t);
-}
-
-START_TEST(C4_the_chronically_late_replica_is_named) {
-        struct replica *r[3];
-        struct host *h = host_start(NULL);
-        replicas_spawn(h, 3, come_late, NULL, r);
-        expect_all(r, 3, "done", 30);
-        expect_lateness_of_all(h);
-        tell_all(r, 3, "end");
-        end_all(h, r, 3);
-}
-END_TEST
-
 /* --- P5: what is sealed runs to its end --- */
 
 #define N_BIG ((size_t)16 << 20) /* floats: 64 MiB */
@@ -505,110 +447,37 @@ static void reduce_with_the_dead(struct replica *me) {
         ck_assert_int_eq(tutti_error_info()->rank, 2);
 }
 
-START_TEST(P5_a_sealed_collective_ends_with_the_contribution_of_the_dead) {
+/* Whether R2 was dead while it ran; a machine that is busy with other things can be too late for that. */
+static bool kill_while_it_runs(struct host *h, struct tutti *t) {
         struct replica *r[3];
-        struct tutti *t;
-        share();
-        struct host *h = host_start((const char *[]){ "--isa", "scalar", "--workers", "1", NULL });
-        expect_status(tutti_open(host_socket(h), &t), TUTTI_OK);
         replicas_spawn(h, 3, reduce_with_the_dead, NULL, r);
         expect_all(r, 2, "submitted", 20);
         replica_tell(r[2], "go");
-        while (!is_running(t))
+        double limit = seconds_now() + 1 * unit_scale();
+        while (!is_running(t) && seconds_now() < limit)
                 ;
         kill_now(r[2]);
-        ck_assert_msg(is_running(t), "it was over before R2 was dead: this has tested nothing");
+        bool was_running = is_running(t);
         expect_all(r, 2, "right", 20);
         tell_all(r, 2, "on");
-        tutti_close(t);
-        end_all(h, r, 2);
-}
-END_TEST
-
-/* --- C8: the record outlives the culprit --- */
-
-#define N_RECORDED 70
-
-static void leave_a_record(struct replica *me) {
-        struct floats f;
-        struct tutti_group *g = replica_join_group(me, &TUTTI_JOIN(.group = "train"));
-        floats_init(me->t, &f, 10);
-        for (int i = 0; i < N_RECORDED; i++) {
-                char key[16];
-                snprintf(key, sizeof(key), "grad/%d", i);
-                floats_meet(g, key, &f, 1, 3);
-        }
-        if (me->rank == 1) { /* its last message: a half that nobody meets any more */
-                start_sum(g, "last words", &f);
-                replica_say(me, "waiting");
-                replica_hear(me, "never");
-        }
-        replica_hear(me, "go");
-        expect_status(tutti_all_reduce(g, "last words", TUTTI_SUM, &f.value, &f.value), TUTTI_REPLICA_LOST);
-        replica_say(me, "heard");
-        replica_hear(me, "end");
+        for (uint32_t i = 0; i < 2; i++)
+                ck_assert_int_eq(replica_end(r[i], 10), 0);
+        host_expect_sessions(h, 1); /* t */
+        return was_running;
 }
 
-static void expect_record_of_success(const struct tutti_row_record *r, uint32_t i) {
-        char key[16];
-        snprintf(key, sizeof(key), "grad/%u", i);
-        ck_assert_str_eq(r->key, key);
-        ck_assert_int_eq(r->status, TUTTI_OK);
-        ck_assert_int_eq(r->kind, TUTTI_KIND_REDUCE);
-        ck_assert_int_eq(r->op, TUTTI_SUM);
-        ck_assert_int_eq(r->dtype, TUTTI_F32);
-        expect_ranks(&r->have, 0x7);
-        ck_assert_uint_eq(r->n_arrivals, 3);
-        ck_assert_uint_ne(r->arrival_ns[1], UINT64_MAX);
-        ck_assert_int_eq(r->has_guilty, 0);
-}
-
-static void expect_last_record(const struct tutti_row_record *r) {
-        ck_assert_str_eq(r->key, "last words");
-        ck_assert_int_eq(r->status, TUTTI_REPLICA_LOST);
-        ck_assert_int_eq(r->has_guilty, 1);
-        ck_assert_uint_eq(r->guilty_rank, 1);
-        ck_assert(tutti_ranks_has(&r->have, 1));
-        ck_assert_uint_eq(r->arrival_ns[1], 0);
-        ck_assert_uint_eq(r->sealed_ns, 0);
-}
-
-static void expect_records(struct host *h) {
+START_TEST(P5_a_sealed_collective_ends_with_the_contribution_of_the_dead) {
         struct tutti *t;
-        struct tutti_answer *a;
-        uint32_t n = 0;
-        expect_status(tutti_open(host_socket(h), &t), TUTTI_OK);
-        expect_status(tutti_admin_ask(t, TUTTI_ADMIN_DUMP, "test", "train", &a), TUTTI_OK);
-        for (uint32_t i = 0; i < a->n_rows; i++) {
-                if (a->rows[i].type != TUTTI_ROW_RECORD)
-                        continue;
-                if (n < N_RECORDED)
-                        expect_record_of_success(&a->rows[i].record, n);
-                else
-                        expect_last_record(&a->rows[i].record);
-                n++;
-        }
-        ck_assert_uint_eq(n, N_RECORDED + 1);
-        tutti_answer_free(a);
-        tutti_close(t);
-}
-
-START_TEST(C8_the_dump_holds_the_collectives_of_the_dead) {
-        struct replica *r[3];
+        bool was_running = false;
         share();
-        struct host *h = host_start(NULL);
-        replicas_spawn(h, 3, leave_a_record, NULL, r);
-        replica_expect(r[1], "waiting", 10);
-        kill_now(r[1]);
-        replica_tell(r[0], "go");
-        replica_tell(r[2], "go");
-        replica_expect(r[0], "heard", 10);
-        replica_expect(r[2], "heard", 10);
-        expect_records(h);
-        replica_tell(r[0], "end");
-        replica_tell(r[2], "end");
-        ck_assert_int_eq(replica_end(r[0], 10), 0);
-        end_all(h, r + 2, 1);
+        struct host *h = host_start((const char *[]){ "--isa", "scalar", "--workers", "1", NULL });
+        expect_status(tutti_open(host_socket(h), &t), TUTTI_OK);
+        for (int i = 0; i < 10 && !was_running; i++)
+                was_running = kill_while_it_runs(h, t);
+        ck_assert_msg(was_running, "it was always over before R2 was dead: this has tested nothing");
+        tutti_close(t);
+        host_expect_counters_zero(h);
+        host_stop(h);
 }
 END_TEST
 
@@ -617,6 +486,5 @@ UNIT_MAIN("death", 60, C1_a_killed_replica_is_named_to_all_within_the_limit,
         C2_a_child_that_closes_what_it_inherited_harms_nobody,
         C3_the_text_of_a_death_names_replica_process_user_and_operation,
         C3_the_text_of_a_disconnection_names_replica_process_user_and_operation,
-        P5_an_end_of_file_without_a_death_is_a_disconnection, C4_the_chronically_late_replica_is_named,
-        P5_a_sealed_collective_ends_with_the_contribution_of_the_dead,
-        C8_the_dump_holds_the_collectives_of_the_dead)
+        P5_an_end_of_file_without_a_death_is_a_disconnection,
+        P5_a_sealed_collective_ends_with_the_contribution_of_the_dead)

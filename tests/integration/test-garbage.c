@@ -320,21 +320,62 @@ START_TEST(O3_descriptors_that_nobody_asked_for_are_closed) {
 }
 END_TEST
 
-/* --- who reads nothing --- */
+/* --- who reads nothing, or slowly --- */
 
 START_TEST(P21_who_asks_and_never_reads_is_ejected) {
         struct stage s;
-        stage_set(&s);
-        int fd = raw_open(s.h);
         uint8_t bytes[256];
         size_t n_bytes;
-        const struct request query = { .request = 2, .type = REQUEST_QUERY, .query = { .what = WHAT_STATS } };
-        ck_assert_int_eq(codec_encode_request(&query, &arena, bytes, &n_bytes), 0);
         unsigned int n = 0;
+        stage_set(&s);
+        int fd = raw_open(s.h);
+        const struct request leave = { .request = 2, .type = REQUEST_LEAVE, .membership = 999 };
+        ck_assert_int_eq(codec_encode_request(&leave, &arena, bytes, &n_bytes), 0);
         while (raw_send(fd, bytes, n_bytes, NULL, 0))
-                if (++n % 1000 == 0)
+                if (++n % 10000 == 0)
                         expect_progress();
         expect_end(s.h, fd, STATUS_LIMIT, "does not read its replies");
+        stage_clear(&s);
+}
+END_TEST
+
+/* Counts the rows of the answer to `request`. */
+static uint32_t read_slowly(int fd, uint64_t request) {
+        struct reply reply;
+        uint32_t n = 0;
+        do {
+                seconds_sleep(0.001);
+                ck_assert(receive(fd, &reply));
+                ck_assert_uint_eq(reply.request, request);
+                ck_assert_int_eq(reply.status, STATUS_OK);
+                ck_assert_int_eq(reply.type, REPLY_ROWS);
+                n += reply.rows.n_rows;
+        } while (reply.more);
+        return n;
+}
+
+/* The records of a group that goes on: some 100 KiB at first, more each time. */
+START_TEST(G12_long_answers_arrive_whole_at_a_slow_reader) {
+        struct stage s;
+        uint32_t n = 500;
+        stage_set(&s);
+        while (atomic_load(&shared->n_met) < n)
+                seconds_sleep(0.01);
+        int fd = raw_open(s.h);
+        for (uint64_t i = 0; i < 5; i++)
+                send_request(fd,
+                        (struct request){ .request = 10 + i,
+                                .type = REQUEST_QUERY,
+                                .query = { .what = WHAT_DUMP, .job = "test", .group = "honest" } },
+                        NULL, 0);
+        expect_progress();
+        for (uint64_t i = 0; i < 5; i++) {
+                uint32_t n_rows = read_slowly(fd, 10 + i);
+                ck_assert_uint_ge(n_rows, n);
+                ck_assert_uint_le(n_rows, 4096);
+                n = n_rows;
+        }
+        close(fd);
         stage_clear(&s);
 }
 END_TEST
@@ -422,5 +463,5 @@ UNIT_MAIN("garbage", 60, P17_bytes_that_are_no_message_end_the_connection,
         P17_bytes_behind_a_hello_harm_nobody, P17_hello_comes_first_and_once,
         P17_a_message_without_a_body_is_no_hello_and_later_unsupported,
         O3_a_packet_that_is_too_long_ends_the_connection, O3_descriptors_that_nobody_asked_for_are_closed,
-        P21_who_asks_and_never_reads_is_ejected, O1_tuttid_itself_looks_at_what_it_is_to_map,
-        P1_versions_without_overlap_are_refused_naming_both)
+        P21_who_asks_and_never_reads_is_ejected, G12_long_answers_arrive_whole_at_a_slow_reader,
+        O1_tuttid_itself_looks_at_what_it_is_to_map, P1_versions_without_overlap_are_refused_naming_both)

@@ -3,6 +3,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
+#include <unistd.h>
 
 #define SETTLE_SECONDS 2
 
@@ -38,6 +39,18 @@ void floats_meet(struct tutti_group *g, const char *key, struct floats *f, float
         floats_expect(f, all);
 }
 
+enum tutti_status floats_sum(struct tutti_group *g, const char *key, struct floats *f) {
+        return tutti_all_reduce(g, key, TUTTI_SUM, &f->value, &f->value);
+}
+
+struct tutti_work *floats_start(struct tutti_group *g, const char *key, struct floats *f, double timeout) {
+        struct tutti_options options = TUTTI_OPTIONS(.timeout = timeout);
+        struct tutti_work *w;
+        expect_status(
+                tutti_all_reduce_start(g, key, TUTTI_SUM, &f->value, &f->value, &options, &w), TUTTI_OK);
+        return w;
+}
+
 /* --- what must be --- */
 
 void expect_in(const char *text, const char *part) {
@@ -62,6 +75,75 @@ void host_expect_pending(struct host *h, uint64_t n) {
                                 (unsigned long long)n, host_log(h));
                 seconds_sleep(0.005);
         }
+}
+
+/* --- several replicas --- */
+
+void replicas_tell(struct replica *const *r, uint32_t n, const char *text) {
+        for (uint32_t i = 0; i < n; i++)
+                replica_tell(r[i], text);
+}
+
+void replicas_expect(struct replica *const *r, uint32_t n, const char *text, double seconds) {
+        for (uint32_t i = 0; i < n; i++)
+                replica_expect(r[i], text, seconds);
+}
+
+void replicas_end(struct host *h, struct replica *const *r, uint32_t n) {
+        for (uint32_t i = 0; i < n; i++)
+                ck_assert_int_eq(replica_end(r[i], 10), 0);
+        host_expect_counters_zero(h);
+        host_stop(h);
+}
+
+void replicas_run(uint32_t n, void (*body)(struct replica *me)) {
+        board_init();
+        struct host *h = host_start(NULL);
+        run_replicas(h, n, body, NULL);
+        host_expect_counters_zero(h);
+        host_stop(h);
+}
+
+struct board *board;
+
+void board_init(void) {
+        board = memory_shared(sizeof(*board));
+}
+
+void board_note_pid(const struct replica *me) {
+        board->pids[me->rank] = (uint32_t)getpid();
+}
+
+void board_note_moment(void) {
+        board->moment = seconds_now();
+}
+
+double board_age(void) {
+        return seconds_now() - board->moment;
+}
+
+/* --- halves in a known order --- */
+
+#define BARRIER "the others are here"
+
+const struct tutti_error_info *sum_early(struct tutti_group *g, const char *key,
+        const struct tutti_value *input, const struct tutti_value *output) {
+        struct tutti_work *w; /* goes with the connection, so that its error stays */
+        expect_status(tutti_all_reduce_start(g, key, TUTTI_SUM, input, output, NULL, &w), TUTTI_OK);
+        expect_status(tutti_barrier(g, BARRIER), TUTTI_OK);
+        ck_assert_int_ne(tutti_work_wait(w, -1), TUTTI_OK);
+        return tutti_work_error(w);
+}
+
+void come_last(struct tutti_group *g) {
+        expect_status(tutti_barrier(g, BARRIER), TUTTI_OK);
+        board_note_moment();
+}
+
+const struct tutti_error_info *expect_error(enum tutti_status status) {
+        ck_assert_int_ne(status, TUTTI_OK);
+        ck_assert_int_eq(tutti_error_info()->status, status);
+        return tutti_error_info();
 }
 
 /* --- time and memory --- */

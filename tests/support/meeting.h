@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <tutti/tutti.h>
 #include "host.h"
+#include "replica.h"
 #include "unit.h"
 
 /* --- values --- */
@@ -26,6 +27,11 @@ void floats_expect(const struct floats *f, float value);
 
 /* Fills with `mine`, reduces in place under `key` (NULL: by number), and expects `all`. */
 void floats_meet(struct tutti_group *g, const char *key, struct floats *f, float mine, float all);
+
+/* In place, by SUM. */
+enum tutti_status floats_sum(struct tutti_group *g, const char *key, struct floats *f);
+/* The same, started; `timeout` as in tutti_options. */
+struct tutti_work *floats_start(struct tutti_group *g, const char *key, struct floats *f, double timeout);
 
 /* --- what must be --- */
 
@@ -53,6 +59,43 @@ uint64_t ranks_mask(const struct tutti_ranks *ranks);
 
 /* Whether that many submissions and debts are pending, within two seconds (scaled). */
 void host_expect_pending(struct host *h, uint64_t n);
+
+/* --- several replicas --- */
+
+void replicas_tell(struct replica *const *r, uint32_t n, const char *text);
+/* Each says `text` within `seconds` (scaled). */
+void replicas_expect(struct replica *const *r, uint32_t n, const char *text, double seconds);
+/* Each ends with 0, and nothing is left in tuttid, which ends too. */
+void replicas_end(struct host *h, struct replica *const *r, uint32_t n);
+/* A tuttid with default settings, n replicas that all end with 0, and nothing left. */
+void replicas_run(uint32_t n, void (*body)(struct replica *me));
+
+/* What all processes of a test see. */
+struct board {
+        _Atomic uint32_t pids[8]; /* of ranks; board_note_pid */
+        _Atomic double moment;    /* board_note_moment */
+        char texts[8][2048];
+};
+
+/* Made by board_init, before the replicas are forked; also by replicas_run. */
+extern struct board *board;
+void board_init(void);
+void board_note_pid(const struct replica *me);
+/* Now is the moment from which board_age counts seconds. */
+void board_note_moment(void);
+double board_age(void);
+
+/* --- halves in a known order --- */
+
+/* Submits, and stands at a barrier afterwards: who submits after that barrier comes later. The error of what
+ * it submitted, which must not succeed; good until the connection is closed. */
+const struct tutti_error_info *sum_early(struct tutti_group *g, const char *key,
+        const struct tutti_value *input, const struct tutti_value *output);
+/* Passes that barrier, and notes the moment. */
+void come_last(struct tutti_group *g);
+
+/* The error of a synchronous call that must not have succeeded. */
+const struct tutti_error_info *expect_error(enum tutti_status status);
 
 /* --- time and memory --- */
 

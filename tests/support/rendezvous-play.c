@@ -1,60 +1,14 @@
-#include "rendezvous-play.h"
+#include "rendezvous-play-internal.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "rendezvous-model.h"
-
-#define TICK_NS     1000
-#define MAX_STEPS   4000
-#define N_SESSIONS  4
-#define N_HANDLES   16
-#define N_NAMES     3
-#define N_KEYS      6
-#define MAX_RUNNING 512
-
-struct play {
-        const uint8_t *bytes;
-        size_t n_bytes;
-        struct model *model;
-        struct quotas *quotas;
-        struct rendezvous *r;
-        struct outcome out;
-        uint64_t now_ns, last_request, last_session;
-        uint64_t sessions[N_SESSIONS];
-        struct model_handle handles[N_HANDLES];
-        uint64_t memberships[N_HANDLES]; /* the real ones; 0: not known */
-        unsigned int n_handles;          /* ever made; the last N_HANDLES are kept */
-        struct meeting *running[MAX_RUNNING];
-        int n_running;
-        uint64_t group_ids[MAX_STEPS * MODEL_WORLD + 1]; /* of life */
-        uint64_t ejected[MODEL_EVENTS];
-        int n_ejected;
-        struct event events[MODEL_EVENTS];
-        int n_events;
-        struct play_counts *counts;
-        char *why;
-        size_t why_bytes;
-        bool is_wrong;
-};
 
 static unsigned int next_byte(struct play *p) {
         if (p->n_bytes == 0)
                 return 0;
         p->n_bytes--;
         return *p->bytes++;
-}
-
-__attribute__((format(printf, 2, 3))) static void differ(struct play *p, const char *format, ...) {
-        va_list args;
-        if (p->is_wrong)
-                return;
-        p->is_wrong = true;
-        int n = snprintf(p->why, p->why_bytes, "step %llu: ", (unsigned long long)p->counts->n_steps);
-        va_start(args, format);
-        vsnprintf(p->why + n, p->why_bytes - (size_t)n, format, args);
-        va_end(args);
 }
 
 /* --- what the real one says --- */
@@ -66,7 +20,7 @@ static void hear(struct play *p, struct event e) {
 
 static void hear_status(struct play *p, uint64_t request, enum status status, const struct error *err) {
         if (status != STATUS_OK && (!err || err->status != status))
-                differ(p, "request %llu: status %s, but its error says %s", (unsigned long long)request,
+                play_differ(p, "request %llu: status %s, but its error says %s", (unsigned long long)request,
                         status_name(status), err ? status_name(err->status) : "nothing");
         bool has_error = status != STATUS_OK && err;
         hear(p, (struct event){ EVENT_TOLD, request, (int)status, has_error ? (int)err->cause : 0,
@@ -149,115 +103,6 @@ static void drain_rest(struct play *p) {
         }
 }
 
-/* --- comparing --- */
-
-static int compare_events(const void *a, const void *b) {
-        const struct event *x = a, *y = b;
-        if (x->type != y->type)
-                return x->type < y->type ? -1 : 1;
-        if (x->id != y->id)
-                return x->id < y->id ? -1 : 1;
-        return x->a != y->a ? x->a - y->a : x->b != y->b ? x->b - y->b : x->c - y->c;
-}
-
-static void compare_heard(struct play *p) {
-        struct model *m = p->model;
-        qsort(p->events, (size_t)p->n_events, sizeof(*p->events), compare_events);
-        qsort(m->events, (size_t)m->n_events, sizeof(*m->events), compare_events);
-        for (int i = 0; i < p->n_events || i < m->n_events; i++) {
-                struct event none = { 0 };
-                const struct event *is = i < p->n_events ? &p->events[i] : &none;
-                const struct event *ought = i < m->n_events ? &m->events[i] : &none;
-                if (i < p->n_events && i < m->n_events && compare_events(is, ought) == 0)
-                        continue;
-                differ(p,
-                        "event %d of %d is type %d id %llu (%d %d %d), of %d ought to be type %d id %llu (%d "
-                        "%d %d)",
-                        i, p->n_events, (int)is->type, (unsigned long long)is->id, is->a, is->b, is->c,
-                        m->n_events, (int)ought->type, (unsigned long long)ought->id, ought->a, ought->b,
-                        ought->c);
-        }
-}
-
-static struct key make_key(int key) {
-        static const char *const names[] = { "a", "b", "grad/7" };
-        struct key k = key_sequence((uint64_t)key);
-        if (key < 3)
-                CHECK(key_name(&k, names[key], strlen(names[key])));
-        return k;
-}
-
-static void compare_meetings(struct play *p, const struct model_group *ought, const struct group *g) {
-        int k = 0;
-        list_for_each (it, &g->meetings) {
-                const struct meeting *m = list_entry(it, const struct meeting, group_link);
-                if (k == ought->n_meetings)
-                        break;
-                const struct model_meeting *meeting = &ought->meetings[k++];
-                struct key key = make_key(meeting->key);
-                if (!key_is_equal(&m->key, &key) || m->have.words[0] != model_have(ought, meeting) ||
-                        (m->state == MEETING_SEALED) != meeting->runs || m->number != meeting->number)
-                        differ(p, "life %llu: meeting %d differs", (unsigned long long)ought->life, k - 1);
-        }
-        if (k != ought->n_meetings || (int)g->n_meetings != k)
-                differ(p, "life %llu has %u meetings, ought to have %d", (unsigned long long)ought->life,
-                        g->n_meetings, ought->n_meetings);
-}
-
-static void compare_member(struct play *p, const struct model_member *ought, const struct member *m) {
-        bool is_busy = m->busy[0] != '\0';
-        if (m->state != ought->state || m->n_submitted != ought->n_submitted || is_busy != (ought->busy > 0))
-                differ(p, "R%u of group %llu: state %d submitted %llu busy %d, ought to be %d %llu %d",
-                        m->rank, (unsigned long long)(m->group ? m->group->id : 0), (int)m->state,
-                        (unsigned long long)m->n_submitted, is_busy, (int)ought->state,
-                        (unsigned long long)ought->n_submitted, ought->busy);
-        bool has_last = ought->state != MEMBER_ABSENT && ought->last_key >= 0;
-        struct key key = make_key(has_last ? ought->last_key : 0);
-        if (m->has_last != has_last || (has_last && !key_is_equal(&key, &m->last_key)))
-                differ(p, "R%u: another last key", m->rank);
-}
-
-static void compare_group(struct play *p, const struct model_group *ought, const struct group *g) {
-        if (g->state != ought->state || (int)g->n_debts != ought->n_debts || g->lost_rank != ought->lost ||
-                g->is_stalled != model_is_stalled(p->model, ought))
-                differ(p, "life %llu: state %d debts %u lost %d stalled %d, ought to be %d %d %d",
-                        (unsigned long long)ought->life, (int)g->state, g->n_debts, g->lost_rank,
-                        g->is_stalled, (int)ought->state, ought->n_debts, ought->lost);
-        for (int rank = 0; rank < ought->world; rank++)
-                compare_member(p, &ought->members[rank], &g->members[rank]);
-        compare_meetings(p, ought, g);
-}
-
-static struct group *find_group(const struct play *p, uint64_t id) {
-        struct group *g = NULL;
-        while ((g = rendezvous_next_group(p->r, g)))
-                if (g->id == id)
-                        return g;
-        return NULL;
-}
-
-static void compare_state(struct play *p) {
-        unsigned int n = 0;
-        for (int i = 0; i < MODEL_GROUPS; i++) {
-                const struct model_group *ought = &p->model->groups[i];
-                if (!ought->is_used || ought->state == GROUP_ENDED)
-                        continue;
-                const struct group *g = find_group(p, p->group_ids[ought->life]);
-                n++;
-                if (g)
-                        compare_group(p, ought, g);
-                else
-                        differ(p, "life %llu is not there", (unsigned long long)ought->life);
-        }
-        if (rendezvous_n_groups(p->r) != n)
-                differ(p, "%u groups, ought to be %u", rendezvous_n_groups(p->r), n);
-        if (quota_total(p->quotas, QUOTA_PENDING) != (uint64_t)model_n_pending(p->model))
-                differ(p, "%llu charged, ought to be %d",
-                        (unsigned long long)quota_total(p->quotas, QUOTA_PENDING), model_n_pending(p->model));
-        if (rendezvous_next_ns(p->r) <= p->now_ns)
-                differ(p, "an alarm is overdue");
-}
-
 static void begin_step(struct play *p) {
         p->counts->n_steps++;
         p->n_events = 0;
@@ -270,9 +115,7 @@ static void finish_step(struct play *p) {
         drain_joins(p);
         drain_rest(p);
         model_finish_step(p->model);
-        compare_heard(p);
-        if (!p->is_wrong)
-                compare_state(p);
+        play_compare(p);
 }
 
 /* --- steps --- */
@@ -390,7 +233,7 @@ static void fill_half(struct half *half, const struct model_submission *s, uint6
         half->request = s->request;
         half->membership = membership;
         half->epoch = s->is_old_epoch ? 0 : 1;
-        half->key = make_key(s->key);
+        half->key = play_key(s->key);
         half->has_timeout = s->timeout != 0;
         half->timeout_ns = as_option(s->timeout);
         half->signature = (struct signature){ .kind = KIND_REDUCE, .op = OP_SUM, .n_entries = 1 };
@@ -485,7 +328,7 @@ static enum status run_errand(
         uint64_t session = p->handles[i].session, membership = p->memberships[i], request = ++p->last_request;
         struct msg_abort abort = { .membership = membership,
                 .has_key = true,
-                .key = make_key((int)(byte % N_KEYS)),
+                .key = play_key((int)(byte % N_KEYS)),
                 .reason = "because" };
         struct msg_busy busy = {
                 .membership = membership, .why = "saving", .duration_ns = byte % 24 * TICK_NS
@@ -539,7 +382,7 @@ static void finish_one(struct play *p, int nth, enum status status) {
         memmove(&p->running[nth], &p->running[nth + 1], (size_t)(--p->n_running - nth) * sizeof(*p->running));
         rendezvous_done(p->r, m, status, status == STATUS_OK ? NULL : &err, p->now_ns);
         if (!model_done(p->model, nth, status))
-                differ(p, "nothing ought to run");
+                play_differ(p, "nothing ought to run");
         list_append(&p->out.ended, &m->outcome_link);
         finish_step(p);
 }
@@ -606,10 +449,10 @@ static void wind_up(struct play *p) {
         while (p->n_running > 0 && !p->is_wrong)
                 finish_one(p, 0, STATUS_OK);
         if (rendezvous_n_groups(p->r) > 0 || quota_users(p->quotas) > 0)
-                differ(p, "at the end %u groups and %u users are left", rendezvous_n_groups(p->r),
+                play_differ(p, "at the end %u groups and %u users are left", rendezvous_n_groups(p->r),
                         quota_users(p->quotas));
         if (rendezvous_next_ns(p->r) != ALARM_NEVER)
-                differ(p, "at the end an alarm is set");
+                play_differ(p, "at the end an alarm is set");
 }
 
 bool rendezvous_play(

@@ -89,7 +89,7 @@ bool server_take_any(struct server *s, struct request *ret) {
         while ((r = channel_receive(s->fd, s->in, &s->packet)) == -EAGAIN)
                 wait_for(s, POLLIN);
         if (r <= 0) {
-                s->packet.n_fds = 0;
+                packet_close_fds(&s->packet);
                 return false;
         }
         arena_reset(&s->arena);

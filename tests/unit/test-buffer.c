@@ -59,7 +59,10 @@ static enum status ask(
                 .session = session, .request = 100 + id, .uid = 1000, .reg = &reg, .fd = fd
         };
         error_init(&f->err, STATUS_OK);
-        return buffer_register(f->buffers, &a, &f->chores, &f->err);
+        enum status status = buffer_register(f->buffers, &a, &f->chores, &f->err);
+        if (status != STATUS_OK && fd >= 0) /* stays the caller's */
+                ck_assert_int_eq(close(fd), 0);
+        return status;
 }
 
 static struct chore *take_chore(struct fixture *f, enum chore_kind kind) {
@@ -139,7 +142,6 @@ START_TEST(O1_a_descriptor_that_is_no_memfd_is_BAD_FD_and_the_id_stays_failed) {
         ck_assert_int_eq(ask(&f, 1, 5, 4096, ACCESS_IN, ends[1]), STATUS_BAD_FD);
         ck_assert_int_eq(f.err.field, FIELD_DESCRIPTOR);
         close(ends[0]);
-        do_chore(&f, CHORE_CLOSE, STATUS_OK);
         struct place p = { .buffer = 5 };
         ck_assert_int_eq(lease(&f, &p, BUFFER_READ, 1), STATUS_BAD_FD);
         ck_assert_ptr_nonnull(strstr(f.err.detail, "refused when it was registered"));
@@ -226,14 +228,11 @@ START_TEST(an_id_is_used_once_and_zero_never) {
         set_up(&f);
         make_ready(&f, 1, 1, 4096, ACCESS_IN);
         ck_assert_int_eq(ask(&f, 1, 1, 8192, ACCESS_IN, make_memfd(8192)), STATUS_LIMIT);
-        do_chore(&f, CHORE_CLOSE, STATUS_OK);
         struct place p = { .buffer = 1 };
         ck_assert_int_eq(lease(&f, &p, BUFFER_READ, 1), STATUS_OK); /* the first is unharmed */
         buffer_unlease(f.buffers, &p, &f.chores);
         ck_assert_int_eq(ask(&f, 1, 0, 4096, ACCESS_IN, make_memfd(4096)), STATUS_INVALID);
-        do_chore(&f, CHORE_CLOSE, STATUS_OK);
         ck_assert_int_eq(ask(&f, 1, 3, 4096, ACCESS_UNSPECIFIED, make_memfd(4096)), STATUS_INVALID);
-        do_chore(&f, CHORE_CLOSE, STATUS_OK);
         buffers_end_session(f.buffers, 1, &f.chores);
         do_chore(&f, CHORE_RELEASE, STATUS_OK);
         tear_down(&f);
@@ -245,19 +244,35 @@ START_TEST(P18_bytes_and_descriptors_are_charged_and_limits_named) {
         set_up(&f);
         ck_assert_int_eq(ask(&f, 1, 1, 2 << 20, ACCESS_IN, make_memfd(2 << 20)), STATUS_QUOTA);
         ck_assert_uint_eq(f.err.limit, 1 << 20);
-        do_chore(&f, CHORE_CLOSE, STATUS_OK);
         make_ready(&f, 1, 2, 4096, ACCESS_IN);
         make_ready(&f, 1, 3, 4096, ACCESS_IN);
         make_ready(&f, 1, 4, 4096, ACCESS_IN);
         ck_assert_int_eq(ask(&f, 1, 5, 4096, ACCESS_IN, make_memfd(4096)), STATUS_QUOTA);
         ck_assert_uint_eq(f.err.used, 4);
-        do_chore(&f, CHORE_CLOSE, STATUS_OK);
         int fd = make_memfd(1);
         ck_assert_int_eq(buffer_close_stranger(f.buffers, 1, 1000, fd, &f.chores, &f.err), STATUS_QUOTA);
         do_chore(&f, CHORE_CLOSE, STATUS_OK); /* closed all the same */
         buffers_end_session(f.buffers, 1, &f.chores);
         for (int i = 0; i < 3; i++)
                 do_chore(&f, CHORE_RELEASE, STATUS_OK);
+        tear_down(&f);
+}
+END_TEST
+
+/* What is remembered of a refused registration costs a descriptor; at the limit it is forgotten. */
+START_TEST(P18_refused_registrations_are_charged_too) {
+        struct fixture f;
+        set_up(&f);
+        for (uint64_t id = 1; id <= 100; id++) {
+                ck_assert_int_eq(ask(&f, 1, id, 4096, ACCESS_IN, -1), STATUS_BAD_FD);
+                ck_assert_uint_eq(quota_used(f.quotas, 1000, QUOTA_DESCRIPTORS), id < 4 ? id : 4);
+        }
+        struct place remembered = { .buffer = 4 }, forgotten = { .buffer = 5 };
+        ck_assert_int_eq(lease(&f, &remembered, BUFFER_READ, 1), STATUS_BAD_FD);
+        ck_assert_int_eq(lease(&f, &forgotten, BUFFER_READ, 1), STATUS_NOT_FOUND);
+        ck_assert_int_eq(buffer_unregister(f.buffers, 1, 1, &f.chores, &f.err), STATUS_OK);
+        ck_assert_uint_eq(quota_used(f.quotas, 1000, QUOTA_DESCRIPTORS), 3);
+        buffers_end_session(f.buffers, 1, &f.chores);
         tear_down(&f);
 }
 END_TEST
@@ -310,4 +325,5 @@ UNIT_MAIN("buffer", 10, a_buffer_is_imported_leased_and_released,
         E5_a_place_must_lie_inside_and_keep_to_its_access,
         E2_a_session_that_ends_gives_all_back_also_what_is_still_being_imported,
         an_id_is_used_once_and_zero_never, P18_bytes_and_descriptors_are_charged_and_limits_named,
+        P18_refused_registrations_are_charged_too,
         memory_that_is_short_at_any_point_costs_nothing)

@@ -118,7 +118,7 @@ START_TEST(nothing_there_and_end_of_file) {
 }
 END_TEST
 
-START_TEST(an_empty_packet_is_an_end_and_its_descriptors_are_closed) {
+START_TEST(an_empty_packet_is_an_end_and_its_descriptors_are_the_receivers) {
         struct packet p;
         open_pair();
         int fds[1], before = unit_count_descriptors();
@@ -135,12 +135,15 @@ START_TEST(an_empty_packet_is_an_end_and_its_descriptors_are_closed) {
         ck_assert_int_eq(sendmsg(ends[0], &h, 0), 0);
         fd_close(&fds[0]);
         ck_assert_int_eq(channel_receive(ends[1], buf, &p), 0);
+        ck_assert_uint_eq(p.n_fds, 1);
+        ck_assert_int_eq(size_of(p.fds[0]), 1);
+        packet_close_fds(&p);
         ck_assert_int_eq(unit_count_descriptors(), before);
         close_pair();
 }
 END_TEST
 
-START_TEST(O3_a_longer_packet_is_refused_and_its_descriptors_are_closed) {
+START_TEST(O3_a_longer_packet_is_refused_and_its_descriptors_are_the_receivers) {
         static uint8_t large[MAX_PACKET_BYTES + 1];
         struct packet p;
         int fds[1];
@@ -161,6 +164,9 @@ START_TEST(O3_a_longer_packet_is_refused_and_its_descriptors_are_closed) {
         ck_assert_int_eq(sendmsg(ends[0], &h, 0), (int)sizeof(large));
         int before = unit_count_descriptors();
         ck_assert_int_eq(channel_receive(ends[1], buf, &p), -EMSGSIZE);
+        ck_assert_uint_eq(p.n_fds, 1);
+        ck_assert_int_eq(size_of(p.fds[0]), 1);
+        packet_close_fds(&p);
         ck_assert_int_eq(unit_count_descriptors(), before);
         ck_assert_int_eq(channel_send(ends[0], out, 9, NULL, 0), 0);
         ck_assert_int_eq(channel_receive(ends[1], buf, &p), 1);
@@ -172,7 +178,7 @@ END_TEST
 
 /* Sends `n` descriptors in one packet, which channel_send does not do. */
 static void send_many(int n) {
-        int fds[64];
+        int fds[MAX_RECEIVED_FDS];
         char control[CMSG_SPACE(sizeof(fds))] __attribute__((aligned(8))) = { 0 };
         struct iovec v = { out, 1 };
         struct msghdr h = { .msg_iov = &v,
@@ -189,15 +195,43 @@ static void send_many(int n) {
         close_fds(fds, n);
 }
 
-START_TEST(too_many_descriptors_are_refused_and_closed) {
+/* P21: none of them is closed on the way, not even when there are as many as can be. */
+START_TEST(too_many_descriptors_are_refused_and_all_are_the_receivers) {
+        static const int counts[] = { MAX_PACKET_FDS + 1, MAX_PACKET_FDS + 2, 64, MAX_RECEIVED_FDS };
         struct packet p;
         open_pair();
         int before = unit_count_descriptors();
-        for (int n = MAX_PACKET_FDS + 1; n < 64; n += 15) {
-                send_many(n);
+        for (size_t i = 0; i < ARRAY_SIZE(counts); i++) {
+                send_many(counts[i]);
                 ck_assert_int_eq(channel_receive(ends[1], buf, &p), -EMSGSIZE);
+                ck_assert_uint_eq(p.n_fds, counts[i]);
+                ck_assert_int_eq(size_of(p.fds[counts[i] - 1]), counts[i]);
+                packet_close_fds(&p);
                 ck_assert_int_eq(unit_count_descriptors(), before);
         }
+        close_pair();
+}
+END_TEST
+
+START_TEST(descriptors_that_lie_unread_in_a_socket_are_seen) {
+        struct packet p;
+        int fds[1];
+        open_pair();
+        make_fds(fds, 1);
+        ck_assert(!channel_holds_fds(ends[1]));
+        ck_assert_int_eq(channel_send(ends[0], out, 9, NULL, 0), 0);
+        ck_assert(!channel_holds_fds(ends[1]));
+        ck_assert_int_eq(channel_send(ends[0], out, 9, fds, 1), 0);
+        ck_assert_int_eq(shutdown(ends[1], SHUT_RDWR), 0);
+        ck_assert(channel_holds_fds(ends[1]));
+        ck_assert_int_eq(channel_send(ends[0], out, 9, fds, 1), -EPIPE);
+        ck_assert_int_eq(channel_receive(ends[1], buf, &p), 1);
+        ck_assert(channel_holds_fds(ends[1]));
+        ck_assert_int_eq(channel_receive(ends[1], buf, &p), 1);
+        packet_close_fds(&p);
+        ck_assert(!channel_holds_fds(ends[1]));
+        ck_assert(channel_holds_fds(fds[0])); /* no socket: nothing is known of it */
+        close_fds(fds, 1);
         close_pair();
 }
 END_TEST
@@ -242,8 +276,9 @@ END_TEST
 
 UNIT_MAIN("channel", 10, a_packet_arrives_whole_and_alone,
         descriptors_travel_with_their_packet_and_are_close_on_exec, what_was_taken_stays_open,
-        nothing_there_and_end_of_file, an_empty_packet_is_an_end_and_its_descriptors_are_closed,
-        O3_a_longer_packet_is_refused_and_its_descriptors_are_closed,
-        too_many_descriptors_are_refused_and_closed, a_full_socket_says_later_and_nothing_is_lost,
+        nothing_there_and_end_of_file, an_empty_packet_is_an_end_and_its_descriptors_are_the_receivers,
+        O3_a_longer_packet_is_refused_and_its_descriptors_are_the_receivers,
+        too_many_descriptors_are_refused_and_all_are_the_receivers,
+        descriptors_that_lie_unread_in_a_socket_are_seen, a_full_socket_says_later_and_nothing_is_lost,
         sending_to_a_closed_end_is_an_error_and_no_signal,
         the_last_words_of_a_peer_that_had_not_read_everything_arrive)

@@ -76,6 +76,25 @@ START_TEST(one_user_at_the_limit_is_nobody_elses_matter) {
 }
 END_TEST
 
+/* For what is held only to be given back: an eighth of the limit. */
+START_TEST(the_reserve_lies_beyond_the_limit) {
+        struct quotas *q = make();
+        struct charge all = { 0 }, reserve = { 0 }, more = { 0 };
+        struct error err;
+        ck_assert_int_eq(quota_charge(q, &all, 1, QUOTA_DESCRIPTORS, 10, NULL), STATUS_OK);
+        ck_assert_int_eq(quota_charge_reserve(q, &reserve, 1, QUOTA_DESCRIPTORS, 2, &err), STATUS_QUOTA);
+        ck_assert_int_eq(quota_charge_reserve(q, &reserve, 1, QUOTA_DESCRIPTORS, 1, &err), STATUS_OK);
+        ck_assert_int_eq(quota_charge_reserve(q, &more, 1, QUOTA_DESCRIPTORS, 1, &err), STATUS_QUOTA);
+        ck_assert_uint_eq(err.used, 11);
+        ck_assert_uint_eq(err.limit, 10);
+        charge_release(&reserve);
+        ck_assert_int_eq(quota_charge(q, &more, 1, QUOTA_DESCRIPTORS, 1, &err), STATUS_QUOTA);
+        charge_release(&all);
+        ck_assert_uint_eq(quota_users(q), 0);
+        quotas_free(q);
+}
+END_TEST
+
 START_TEST(huge_amounts_do_not_wrap) {
         struct quotas *q = make();
         struct charge a = { 0 }, b = { 0 };
@@ -128,5 +147,5 @@ END_TEST
 
 UNIT_MAIN("quota", 10, a_charge_counts_until_it_is_released, releasing_twice_gives_back_once,
         the_limit_can_be_reached_and_not_passed, one_user_at_the_limit_is_nobody_elses_matter,
-        huge_amounts_do_not_wrap, a_user_exists_while_something_is_charged,
+        the_reserve_lies_beyond_the_limit, huge_amounts_do_not_wrap, a_user_exists_while_something_is_charged,
         names_and_limits_are_those_of_the_config)

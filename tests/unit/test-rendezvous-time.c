@@ -89,6 +89,22 @@ START_TEST(call_over_group_over_config_and_zero_is_none) {
 }
 END_TEST
 
+START_TEST(what_waited_for_its_buffers_has_used_that_time) {
+        struct room room;
+        room_open(&room);
+        struct group *g = form_with_timeout(&room, 2, 2 * S);
+        struct half *half = room_half(&room, g, 0, "k");
+        half->held_ns = S / 2;
+        ck_assert_int_eq(room_submit_half(&room, half), STATUS_OK);
+        ck_assert_uint_eq(rendezvous_next_ns(room.r), room.now_ns + 3 * S / 2);
+        room_wait(&room, 3 * S / 2);
+        struct meeting *m = room_ended(&room, STATUS_TIMEOUT);
+        ck_assert_uint_eq(m->error->age_ns, 2 * S); /* one budget (P6) */
+        room_release(&room, m);
+        room_close(&room);
+}
+END_TEST
+
 START_TEST(a_deadline_does_not_end_what_is_sealed) {
         struct room room;
         room_open(&room);
@@ -293,9 +309,9 @@ START_TEST(a_stall_ends_with_the_meeting_that_stood) {
 END_TEST
 
 UNIT_MAIN("rendezvous-time", 20, A1_a_timeout_names_the_missing_and_the_late_one_hears_why,
-        call_over_group_over_config_and_zero_is_none, a_deadline_does_not_end_what_is_sealed,
-        what_differs_by_then_is_told_with_the_timeout, A5_busy_stops_default_deadlines_until_it_submits,
-        A5_without_busy_the_deadline_holds, busy_ends_by_itself_and_then_the_clock_goes_on,
-        busy_moves_no_deadline_of_a_call, busy_counts_only_while_its_member_is_missing,
-        busy_lasts_an_hour_at_most, A10_a_stall_is_reported_once_per_stall_warn,
-        a_stall_ends_with_the_meeting_that_stood)
+        call_over_group_over_config_and_zero_is_none, what_waited_for_its_buffers_has_used_that_time,
+        a_deadline_does_not_end_what_is_sealed, what_differs_by_then_is_told_with_the_timeout,
+        A5_busy_stops_default_deadlines_until_it_submits, A5_without_busy_the_deadline_holds,
+        busy_ends_by_itself_and_then_the_clock_goes_on, busy_moves_no_deadline_of_a_call,
+        busy_counts_only_while_its_member_is_missing, busy_lasts_an_hour_at_most,
+        A10_a_stall_is_reported_once_per_stall_warn, a_stall_ends_with_the_meeting_that_stood)

@@ -160,10 +160,29 @@ START_TEST(an_end_of_file_lingers_before_it_counts) {
 }
 END_TEST
 
+/* Who said goodbye has explained its end: nothing of it is kept for 50 ms. */
+START_TEST(an_end_of_file_after_a_goodbye_counts_at_once) {
+        struct fixture f;
+        struct packet p;
+        char buf[MAX_PACKET_BYTES];
+        set_up(&f);
+        f.session->is_leaving = true;
+        close(f.peer);
+        f.peer = -1;
+        ck_assert_uint_eq(wait_events(&f), SESSION_READABLE);
+        uint64_t now_ns = clock_now_ns();
+        ck_assert_int_eq(session_receive(f.sessions, f.session, buf, &p, now_ns), 0);
+        ck_assert_uint_eq(sessions_next_ns(f.sessions), now_ns);
+        sessions_expire(f.sessions, now_ns);
+        ck_assert_uint_eq(session_take_events(f.session), SESSION_HUNG_UP);
+        tear_down(&f);
+}
+END_TEST
+
 /* C2: the peer's descriptor lives on in somebody else, so no EOF comes; the pidfd tells all the same. */
 START_TEST(C2_death_is_seen_by_pidfd_though_the_socket_stays_open) {
         struct fixture f;
-        int ends[2], listener;
+        int ends[2], ready[2], listener;
         set_up(&f);
         /* A real connection of a child, so that the credentials are the child's. */
         struct sockaddr_un {
@@ -175,20 +194,26 @@ START_TEST(C2_death_is_seen_by_pidfd_though_the_socket_stays_open) {
         ck_assert_int_eq(bind(listener, (const struct sockaddr *)&address, sizeof(address)), 0);
         ck_assert_int_eq(listen(listener, 1), 0);
         ck_assert_int_eq(pipe(ends), 0);
+        ck_assert_int_eq(pipe(ready), 0);
         pid_t child = fork();
         if (child == 0) {
                 int s = socket(AF_UNIX, SOCK_SEQPACKET, 0);
-                if (connect(s, (const struct sockaddr *)&address, sizeof(address)) < 0)
-                        _exit(1);
-                if (fork() == 0) { /* keeps the connection open until the test ends */
+                if (fork() == 0) { /* shares the connection to be, and keeps it open until the test ends */
                         char byte;
                         close(ends[1]);
-                        ssize_t n = read(ends[0], &byte, 1);
+                        ssize_t n = write(ready[1], "r", 1);
+                        n = read(ends[0], &byte, 1);
                         _exit((int)n);
                 }
+                if (connect(s, (const struct sockaddr *)&address, sizeof(address)) < 0)
+                        _exit(1);
                 pause();
         }
         close(ends[0]);
+        close(ready[1]);
+        char byte;
+        ck_assert_int_eq(read(ready[0], &byte, 1), 1); /* somebody else holds the connection */
+        close(ready[0]);
         int socket = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         struct session *s;
         ck_assert_int_eq(session_open(f.sessions, socket, &s, &f.err), STATUS_OK);
@@ -259,6 +284,7 @@ END_TEST
 
 UNIT_MAIN("session", 10, it_knows_its_peer, packets_come_in_order_and_reading_can_pause,
         G12_replies_queue_while_the_peer_is_slow_and_arrive_whole, a_peer_that_reads_nothing_meets_a_limit,
-        an_end_of_file_lingers_before_it_counts, C2_death_is_seen_by_pidfd_though_the_socket_stays_open,
+        an_end_of_file_lingers_before_it_counts, an_end_of_file_after_a_goodbye_counts_at_once,
+        C2_death_is_seen_by_pidfd_though_the_socket_stays_open,
         P18_connections_are_charged_and_the_limit_is_named,
         P9_the_status_page_is_sealed_and_says_what_was_set)

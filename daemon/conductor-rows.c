@@ -1,0 +1,235 @@
+/* The rows of an answer: one function for each kind, which asks the rooms. */
+#include "conductor-rows.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#define MAX_PENDING_ROWS 16 /* of a group: the oldest */
+
+/* --- rows of the daemon --- */
+
+static uint32_t count_stalled(const struct conductor *c, uint32_t uid) {
+        uint32_t n = 0;
+        for (const struct group *g = rendezvous_next_group(c->house.rendezvous, NULL); g;
+                g = rendezvous_next_group(c->house.rendezvous, g))
+                n += g->uid == uid && g->is_stalled;
+        return n;
+}
+
+static uint32_t count_groups(const struct conductor *c, uint32_t uid) {
+        uint32_t n = 0;
+        for (const struct group *g = rendezvous_next_group(c->house.rendezvous, NULL); g;
+                g = rendezvous_next_group(c->house.rendezvous, g))
+                n += g->uid == uid;
+        return n;
+}
+
+bool write_daemon(struct row_writer *w, struct query *q) {
+        struct conductor *c = w->conductor;
+        const struct stats_totals totals = stats_totals(c->house.stats);
+        char *isa = arena_calloc(&w->arena, 1, 128);
+        if (isa) {
+                c->house.backend->ops->describe(c->house.backend, isa, 128);
+                isa[strcspn(isa, ",")] = '\0'; /* its first words are the instruction set */
+        }
+        writer_add(w, ROW_DAEMON, 0)->daemon = (struct row_daemon){ .version = TUTTI_VERSION,
+                .socket = c->house.config->socket,
+                .isa = isa ? isa : "",
+                .pid = (uint32_t)getpid(),
+                .uptime_ns = c->now_ns - c->started_ns,
+                .n_sessions = sessions_count(c->house.sessions),
+                .n_groups = count_groups(c, w->session->uid),
+                .n_stalled = count_stalled(c, w->session->uid),
+                .n_collectives = totals.n_collectives,
+                .n_failed = totals.n_failed,
+                .n_refused = totals.n_refused,
+                .n_ejected = totals.n_ejected,
+                .mapped_bytes = quota_total(c->house.quotas, QUOTA_MAPPED_BYTES),
+                .n_buffers = buffers_count(c->house.buffers),
+                .n_pending = quota_total(c->house.quotas, QUOTA_PENDING),
+                .draining = c->is_draining };
+        return true;
+}
+
+bool write_devices(struct row_writer *w, struct query *q) {
+        struct conductor *c = w->conductor;
+        for (uint32_t i = 0; i < engine_n_devices(c->house.engine); i++) {
+                const struct engine_device_stats s = engine_device_stats(c->house.engine, i);
+                struct row *row = writer_add(w, ROW_DEVICE, 256);
+                char *name = arena_calloc(&w->arena, 1, 32), *describe = arena_calloc(&w->arena, 1, 128);
+                if (!name || !describe)
+                        return true;
+                struct text t;
+                text_init(&t, name, 32);
+                text_add(&t, "CPU:%u", i);
+                c->house.backend->ops->describe(c->house.backend, describe, 128);
+                row->device = (struct row_device){ .name = name,
+                        .describe = describe,
+                        .why = "",
+                        .n_workers = s.n_workers,
+                        .n_tasks = s.n_tasks,
+                        .busy_ns = s.busy_ns };
+        }
+        const char *why = c->house.backend->ops->fallback(c->house.backend);
+        if (why)
+                writer_add(w, ROW_FALLBACK, 0)->fallback =
+                        (struct row_fallback){ .what = c->house.backend->ops->name, .why = why };
+        return true;
+}
+
+/* --- rows of groups --- */
+
+bool write_group(struct row_writer *w, struct query *q, const struct group *g) {
+        struct row *row = writer_add(w, ROW_GROUP, 0);
+        uint64_t now_ns = w->conductor->now_ns;
+        row->group = (struct row_group){ .job = g->job,
+                .group = g->name,
+                .uid = g->uid,
+                .world_size = g->world_size,
+                .n_alive = rankset_count(&g->alive),
+                .n_pending = g->n_meetings,
+                .n_debts = g->n_debts,
+                .epoch = g->epoch,
+                .age_ns = now_ns - g->created_ns,
+                .last_done_age_ns = g->last_done_ns ? now_ns - g->last_done_ns : 0,
+                .forming = g->state == GROUP_FORMING,
+                .failed = g->state == GROUP_FAILED,
+                .stalled = g->is_stalled,
+                .on_death = g->on_death };
+        stats_fill_group(w->conductor->house.stats, g, &row->group);
+        return true;
+}
+
+static enum process_state member_state(const struct conductor *c, const struct member *m) {
+        const struct session *s = session_find(c->house.sessions, m->session);
+        if (!s)
+                return m->loss == LOSS_DIED ? PROCESS_DEAD : PROCESS_UNKNOWN;
+        return session_probe(s);
+}
+
+/* A rank that nobody has taken yet: all that there is to say is its number. */
+static void write_absent(struct row_writer *w, const struct group *g, uint32_t rank) {
+        writer_add(w, ROW_MEMBER, 0)->member = (struct row_member){ .job = g->job,
+                .group = g->name,
+                .process = "",
+                .busy = "",
+                .why = "",
+                .rank = rank,
+                .uid = g->uid,
+                .state = PROCESS_ABSENT };
+}
+
+static void write_member(struct row_writer *w, const struct member *m) {
+        struct conductor *c = w->conductor;
+        const struct session *s = session_find(c->house.sessions, m->session);
+        struct row *row = writer_add(w, ROW_MEMBER, 0);
+        bool is_gone = m->state == MEMBER_LOST || m->state == MEMBER_LEFT;
+        row->member = (struct row_member){ .job = m->group->job,
+                .group = m->group->name,
+                .process = s ? s->process : "",
+                .busy = m->busy,
+                .why = m->why,
+                .rank = m->rank,
+                .pid = m->pid,
+                .uid = m->group->uid,
+                .state = member_state(c, m),
+                .has_last = m->has_last,
+                .last_key = m->last_key,
+                .last_age_ns = m->has_last ? c->now_ns - m->last_ns : 0,
+                .n_submitted = m->n_submitted,
+                .lost = m->state == MEMBER_LOST,
+                .loss = m->loss,
+                .lost_age_ns = is_gone ? c->now_ns - m->lost_ns : 0 };
+        if (s)
+                row->member.n_buffers =
+                        buffers_count_session(c->house.buffers, s->id, &row->member.mapped_bytes);
+        stats_fill_member(c->house.stats, m, &row->member);
+}
+
+/* A thousand of them: `q->rank` is where it goes on. */
+bool write_members(struct row_writer *w, struct query *q, const struct group *g) {
+        for (; q->rank < g->world_size; q->rank++) {
+                if (writer_is_tired(w))
+                        return false;
+                if (g->members[q->rank].state == MEMBER_ABSENT)
+                        write_absent(w, g, q->rank);
+                else
+                        write_member(w, &g->members[q->rank]);
+        }
+        return true;
+}
+
+static void write_pending_one(struct row_writer *w, const struct group *g, const struct meeting *m) {
+        struct conductor *c = w->conductor;
+        struct row *row = writer_add(w, ROW_PENDING, sizeof(struct replica_report) * MAX_ERROR_REPLICAS);
+        const struct half *first = m->halves[rankset_next(&m->have, 0)];
+        uint64_t age_ns = c->now_ns - m->first_ns;
+        row->pending = (struct row_pending){ .job = g->job,
+                .group = g->name,
+                .key = m->key,
+                .kind = first->signature.kind,
+                .age_ns = age_ns,
+                .bytes = signature_bytes(&first->signature, first->entries),
+                .world_size = g->world_size,
+                .have = m->have,
+                .missing = rankset_minus(&g->alive, &m->have),
+                .running = m->state == MEETING_SEALED,
+                .stalled = age_ns >= c->house.config->stall_warn_ns };
+        if (row->pending.running)
+                row->pending.missing = (struct rankset){ 0 };
+        struct error *err = &c->error;
+        error_init(err, STATUS_OK);
+        group_add_reports(g, &row->pending.missing, c->now_ns, err);
+        conductor_probe(c, g, err->n_replicas, err->replicas);
+        struct replica_report *reports = arena_calloc(&w->arena, err->n_replicas, sizeof(*reports));
+        if (!reports)
+                return;
+        memcpy(reports, err->replicas, err->n_replicas * sizeof(*reports));
+        row->pending.replicas = reports;
+        row->pending.n_replicas = err->n_replicas;
+}
+
+bool write_pending(struct row_writer *w, struct query *q, const struct group *g) {
+        uint32_t n = 0;
+        list_for_each (it, &g->meetings) {
+                const struct meeting *m = list_entry(it, struct meeting, group_link);
+                if (n == MAX_PENDING_ROWS)
+                        break;
+                if (m->n_halves == 0)
+                        continue;
+                write_pending_one(w, g, m);
+                n++;
+        }
+        return true;
+}
+
+static void write_kinds(struct row_writer *w, const struct group *g) {
+        for (int kind = KIND_REDUCE; kind < N_KIND; kind++) {
+                struct row_stats row = { .job = g->job, .group = g->name, .kind = (enum kind)kind };
+                if (stats_fill_kind(w->conductor->house.stats, g, (enum kind)kind, &row))
+                        writer_add(w, ROW_STATS, 0)->stats = row;
+        }
+}
+
+bool write_stats(struct row_writer *w, struct query *q, const struct group *g) {
+        if (q->rank == 0)
+                write_kinds(w, g);
+        return write_members(w, q, g);
+}
+
+/* --- the flight recorder --- */
+
+/* The recorder's strings and arrays are good until its next call: they are copied to live until the packet is
+ * sent. */
+void write_record(struct row_writer *w, const struct row_record *record) {
+        size_t bytes = record->n_arrivals * sizeof(uint64_t) + 4 * MAX_NAME_BYTES;
+        struct row *row = writer_add(w, ROW_RECORD, bytes);
+        row->record = *record;
+        row->record.job = arena_strndup(&w->arena, record->job, MAX_NAME_BYTES);
+        row->record.group = arena_strndup(&w->arena, record->group, MAX_NAME_BYTES);
+        uint64_t *arrivals = arena_calloc(&w->arena, record->n_arrivals, sizeof(*arrivals));
+        CHECK(row->record.job && row->record.group && arrivals); /* writer_add has made room */
+        if (record->n_arrivals > 0)
+                memcpy(arrivals, record->arrival_ns, record->n_arrivals * sizeof(*arrivals));
+        row->record.arrival_ns = arrivals;
+}

@@ -1,0 +1,50 @@
+/* The rows of answers (conductor-rows.c), for whoever puts answers together (conductor-queries.c).
+ *
+ * An answer may have many thousand rows, and one loop serves everybody: it is written a slice at a time, and
+ * `struct query` remembers where it stands. */
+#pragma once
+
+#include "conductor-internal.h"
+
+#define MAX_ROWS_A_PACKET 128
+#define MAX_QUESTION_BYTES 128 /* longer names are nobody's */
+
+/* An answer under way. */
+struct query {
+        struct list link; /* struct conductor.queries: its next slice is due; else it waits for its reader */
+        uint64_t session, request;
+        enum what what;
+        char job[MAX_QUESTION_BYTES], group[MAX_QUESTION_BYTES];
+        uint32_t part;      /* of the answer: those before it are written */
+        uint64_t group_id;  /* in this part: groups up to this one are written */
+        uint32_t rank;      /* of the next group: ranks below this one are written */
+        uint64_t recording; /* which one is dumped */
+        uint64_t cursor;    /* in it */
+};
+
+/* Collects the rows of one slice and sends a part whenever a packet is full. What a row points to is kept until
+ * then in `arena`. */
+struct row_writer {
+        struct conductor *conductor;
+        struct session *session;
+        uint64_t request;
+        struct row rows[MAX_ROWS_A_PACKET];
+        uint32_t n_rows;
+        struct arena arena;
+        uint8_t memory[1 << 20];
+};
+
+/* Room for one more row, with `bytes` of arena behind it. */
+struct row *writer_add(struct row_writer *w, enum row_type type, size_t bytes);
+/* It has written enough for this turn. */
+bool writer_is_tired(const struct row_writer *w);
+
+/* Each writes its rows: all (true), or as many as it may, and will go on. */
+bool write_daemon(struct row_writer *w, struct query *q);
+bool write_devices(struct row_writer *w, struct query *q);
+bool write_group(struct row_writer *w, struct query *q, const struct group *g);
+bool write_members(struct row_writer *w, struct query *q, const struct group *g);
+bool write_pending(struct row_writer *w, struct query *q, const struct group *g);
+bool write_stats(struct row_writer *w, struct query *q, const struct group *g);
+
+void write_record(struct row_writer *w, const struct row_record *record);
