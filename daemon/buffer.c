@@ -230,7 +230,8 @@ enum status buffer_close_stranger(
                 return error_set(err, STATUS_NO_MEMORY, FIELD_DESCRIPTOR, "tuttid is short of memory");
         }
         buf->is_stranger = true;
-        enum status status = quota_charge_reserve(b->quotas, &buf->descriptor, uid, QUOTA_DESCRIPTORS, 1, err);
+        enum status status =
+                quota_charge_reserve(b->quotas, &buf->descriptor, uid, QUOTA_DESCRIPTORS, 1, err);
         buffer_start_chore(buf, CHORE_CLOSE, chores);
         return status;
 }
@@ -278,7 +279,8 @@ static enum status buffer_charge(struct buffers *b, struct buffer *buf, struct e
         return quota_charge(b->quotas, &buf->bytes, buf->chore.uid, QUOTA_MAPPED_BYTES, buf->n_bytes, err);
 }
 
-/* Refused: the id is kept with the reason, at the price of a descriptor, so that nobody fills us with them. */
+/* Refused: the id is kept with the reason, at the price of a descriptor, so that nobody fills us with them.
+ */
 static void buffer_keep_failed(
         struct buffers *b, struct buffer *buf, enum status status, const struct error *err) {
         charge_release(&buf->bytes);
@@ -289,8 +291,8 @@ static void buffer_keep_failed(
         }
         buf->state = BUFFER_FAILED;
         buf->status = status;
-        snprintf(buf->chore.why, sizeof(buf->chore.why), "%.*s", (int)sizeof(buf->chore.why) - 1,
-                err->detail);
+        snprintf(
+                buf->chore.why, sizeof(buf->chore.why), "%.*s", (int)sizeof(buf->chore.why) - 1, err->detail);
         if (buf->key.id == 0 || !buffer_list(b, buf))
                 buffer_free(buf);
 }
@@ -303,8 +305,8 @@ enum status buffer_register(
         struct buffers *b, const struct buffer_ask *ask, struct list *chores, struct error *err) {
         uint64_t id = ask->reg->buffer;
         if (id != 0 && buffers_find(b, ask->session, id))
-                return error_set(err, STATUS_LIMIT, FIELD_BUFFER, "buffer id %llu is taken; ids are used once",
-                        (unsigned long long)id);
+                return error_set(err, STATUS_LIMIT, FIELD_BUFFER,
+                        "buffer id %llu is taken; ids are used once", (unsigned long long)id);
         struct buffer *buf = buffer_new(ask->session, id, ask->uid, -1);
         if (!buf)
                 return fail_memory(err);

@@ -41,9 +41,9 @@ int buffers_new(struct buffers **ret, struct quotas *quotas) MUST_USE;
 /* All sessions must have ended and all chores come back. */
 void buffers_free(struct buffers *b);
 
-/* OK: the import is a chore in `chores`, and buffer_chore_done will tell how it went. Otherwise the descriptor
- * stays the caller's, and the id stays as failed with this status, unless it was taken before (LIMIT: the
- * first one is unharmed) or its user has no descriptor left to be charged for remembering it. */
+/* OK: the import is a chore in `chores`, and buffer_chore_done will tell how it went. Otherwise the
+ * descriptor stays the caller's, and the id stays as failed with this status, unless it was taken before
+ * (LIMIT: the first one is unharmed) or its user has no descriptor left to be charged for remembering it. */
 enum status buffer_register(
         struct buffers *b, const struct buffer_ask *ask, struct list *chores, struct error *err) MUST_USE;
 
@@ -58,8 +58,9 @@ enum status buffer_unregister(
 /* Every buffer of the session is unregistered. */
 void buffers_end_session(struct buffers *b, uint64_t session, struct list *chores);
 
-/* A stranger's descriptor, charged until it is closed, beyond the limit if need be. The descriptor is consumed
- * in any case; QUOTA when the user has used up that reserve too (it is closed all the same), NO_MEMORY. */
+/* A stranger's descriptor, charged until it is closed, beyond the limit if need be. The descriptor is
+ * consumed in any case; QUOTA when the user has used up that reserve too (it is closed all the same),
+ * NO_MEMORY. */
 enum status buffer_close_stranger(struct buffers *b, uint64_t session, uint32_t uid, int fd,
         struct list *chores, struct error *err) MUST_USE;
 

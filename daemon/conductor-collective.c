@@ -26,6 +26,8 @@ static void conductor_set_pages(struct conductor *c, const struct meeting *m, en
  */
 static void conductor_tell_half(struct conductor *c, const struct meeting *m, const struct half *half) {
         struct session *s = session_find(c->house.sessions, half->session);
+        if (s)
+                s->n_unfinished--;
         if (m->status != STATUS_OK) {
                 const struct task *t = m->task;
                 bool is_culprit = t && t->culprit_session != 0 && t->culprit_session == half->session;

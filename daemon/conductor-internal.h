@@ -1,6 +1,6 @@
 /* What the files of the conductor share: conductor.c (the turn and the corridor), conductor-requests.c (one
- * packet), conductor-collective.c (from sealed to told), conductor-queries.c (answers), conductor-rows.c (what is
- * in them). */
+ * packet), conductor-collective.c (from sealed to told), conductor-queries.c (answers), conductor-rows.c
+ * (what is in them). */
 #pragma once
 
 #include "base/arena.h"
@@ -15,10 +15,10 @@ struct conductor {
         uint64_t started_ns, now_ns; /* now: of this turn */
         bool is_draining;
         struct outcome outcome;
-        struct list chores;  /* to be given to the engine */
-        struct list ejected; /* struct session.eject_link: to be ended when the outcome is settled */
-        struct list tasks;   /* free ones */
-        struct list queries; /* struct query.link: answers that can go on */
+        struct list chores;   /* to be given to the engine */
+        struct list ejected;  /* struct session.eject_link: to be ended when the outcome is settled */
+        struct list tasks;    /* free ones */
+        struct list queries;  /* struct query.link: answers that can go on */
         uint32_t n_rows_left; /* that this turn may still write for them */
         uint32_t n_running;
         struct arena request_arena, scratch;

@@ -50,8 +50,8 @@ bool writer_is_tired(const struct row_writer *w) {
 
 /* --- the parts of answers --- */
 
-static bool query_wants(const struct session *s, const struct query *q, const char *job, const char *group,
-        uint32_t uid) {
+static bool query_wants(
+        const struct session *s, const struct query *q, const char *job, const char *group, uint32_t uid) {
         return uid == s->uid && (q->job[0] == '\0' || strcmp(q->job, job) == 0) &&
                (q->group[0] == '\0' || strcmp(q->group, group) == 0);
 }
@@ -253,8 +253,7 @@ static struct query *query_new(const struct session *s, uint64_t request, const 
         return q;
 }
 
-void conductor_query(
-        struct conductor *c, struct session *s, uint64_t request, const struct msg_query *ask) {
+void conductor_query(struct conductor *c, struct session *s, uint64_t request, const struct msg_query *ask) {
         struct error err;
         error_init(&err, STATUS_OK);
         CLEANUP_FREE struct query *q = query_new(s, request, ask);

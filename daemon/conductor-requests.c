@@ -62,6 +62,10 @@ static void conductor_submit(struct conductor *c, struct session *s, struct half
         if (c->is_draining)
                 status = error_set(&c->error, STATUS_DRAINING, FIELD_UNSPECIFIED,
                         "tuttid is being stopped and takes nothing new");
+        else if (s->n_unfinished == STATUS_PAGE_SLOTS)
+                status = error_set(&c->error, STATUS_LIMIT, FIELD_UNSPECIFIED,
+                        "%d submissions of this connection are unfinished; wait for some of them",
+                        STATUS_PAGE_SLOTS);
         else if (m && m->state == MEMBER_ALIVE)
                 status = conductor_check_half(c, half, m);
         if (status != STATUS_OK) {
@@ -69,8 +73,10 @@ static void conductor_submit(struct conductor *c, struct session *s, struct half
                 return;
         }
         status = rendezvous_submit(c->house.rendezvous, half, c->now_ns, &c->outcome, &c->error);
-        if (status == STATUS_OK)
+        if (status == STATUS_OK) {
+                s->n_unfinished++;
                 return;
+        }
         conductor_probe(c, m ? m->group : NULL, m ? c->error.n_replicas : 0, c->error.replicas);
         conductor_reply_status(c, s, half->request, status, &c->error);
         conductor_drop_half(c, half);

@@ -6,7 +6,7 @@
 
 #include "conductor-internal.h"
 
-#define MAX_ROWS_A_PACKET 128
+#define MAX_ROWS_A_PACKET  128
 #define MAX_QUESTION_BYTES 128 /* longer names are nobody's */
 
 /* An answer under way. */
@@ -22,8 +22,8 @@ struct query {
         uint64_t cursor;    /* in it */
 };
 
-/* Collects the rows of one slice and sends a part whenever a packet is full. What a row points to is kept until
- * then in `arena`. */
+/* Collects the rows of one slice and sends a part whenever a packet is full. What a row points to is kept
+ * until then in `arena`. */
 struct row_writer {
         struct conductor *conductor;
         struct session *session;

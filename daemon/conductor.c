@@ -113,7 +113,8 @@ static void conductor_hang_up(struct conductor *c, uint64_t session, uint32_t ui
         }
         struct error ignored;
         error_init(&ignored, STATUS_OK);
-        enum status status = buffer_close_stranger(c->house.buffers, session, uid, socket, &c->chores, &ignored);
+        enum status status =
+                buffer_close_stranger(c->house.buffers, session, uid, socket, &c->chores, &ignored);
         (void)status; /* a charge that fails closes it all the same */
 }
 
@@ -229,6 +230,7 @@ static void conductor_report_stall(struct conductor *c, const struct group *g) {
 static void conductor_struck(struct conductor *c, struct half *half) {
         struct session *s = session_find(c->house.sessions, half->session);
         if (s) {
+                s->n_unfinished--;
                 error_init(&c->error, STATUS_LEFT);
                 c->error.has_key = true;
                 c->error.key = half->key;
@@ -347,8 +349,7 @@ static void conductor_serve(struct conductor *c, struct session *s) {
         conductor_read(c, s, DRAIN_PACKETS); /* what it said before it ended counts: a goodbye, a last half */
         if (s->eject_why[0] == '\0')
                 conductor_end_session(c, s, events & SESSION_DEAD ? LOSS_DIED : LOSS_DISCONNECTED,
-                        events & SESSION_DEAD ? "its process ended"
-                                              : "its connection ended, its process did not");
+                        events & SESSION_DEAD ? "" : "its connection ended, its process did not");
 }
 
 static bool conductor_pull(struct conductor *c) {

@@ -103,6 +103,10 @@ static const struct config_key *find_key(const char *name) {
         return NULL;
 }
 
+const char *config_isa_word(enum isa isa) {
+        return isa_words[isa];
+}
+
 void config_init(struct config *c) {
         char buf[200];
         struct text why;

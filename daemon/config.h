@@ -35,6 +35,9 @@ struct config {
         enum log_level log_level;
 };
 
+/* As the file says it: "avx512". */
+const char *config_isa_word(enum isa isa);
+
 /* The defaults of docs and config/tuttid.conf; mapped_bytes is MemTotal. */
 void config_init(struct config *c);
 

@@ -226,7 +226,8 @@ void engine_start(struct engine *e, struct task *t) {
 static void engine_close(struct engine *e, struct chore *c) {
         engine_lock(e);
         list_append(&e->closes, &c->link);
-        bool is_short = e->n_closers < MAX_CLOSERS && engine_closers_are_busy(e) && !engine_closes_for(e, c->uid);
+        bool is_short =
+                e->n_closers < MAX_CLOSERS && engine_closers_are_busy(e) && !engine_closes_for(e, c->uid);
         engine_unlock(e);
         if (is_short && engine_add_closer(e) < 0)
                 log_warning("a thread that closes descriptors cannot be started: they wait");

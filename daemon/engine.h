@@ -6,8 +6,8 @@
  *
  * Threads: `n_workers` for the host devices together (each device has its own, at least one), two for memory
  * work (sealing, mapping, unmapping, which a client can make slow), one that closes strangers' descriptors
- * (which can block for hours: a socket may linger for as long as its owner likes). One user never has more than
- * one of the closers; while all are stuck, more are started, up to sixteen.
+ * (which can block for hours: a socket may linger for as long as its owner likes). One user never has more
+ * than one of the closers; while all are stuck, more are started, up to sixteen.
  *
  * Fairness (P21): while sessions of another uid exist, one uid holds at most n-1 of a device's n workers; at
  * chunk borders a slice steps back in the line when somebody else waits. A group under whose memory a chunk
@@ -58,8 +58,8 @@ struct engine_device_stats {
 /* The bell rings on the loop thread when something is done. 0 or negative errno. */
 int engine_new(struct engine **ret, uv_loop_t *loop, const struct config *config, struct backend *backend,
         const struct doorbell *bell) MUST_USE;
-/* Finishes what it has been given, ends the threads, waits a second for closers that are stuck. What is done is
- * to be taken afterwards; a chore that follows from it is done at once. */
+/* Finishes what it has been given, ends the threads, waits a second for closers that are stuck. What is done
+ * is to be taken afterwards; a chore that follows from it is done at once. */
 void engine_stop(struct engine *e);
 /* After engine_stop: whether a closer is stuck, with its chore, until the process ends. */
 bool engine_is_stuck(const struct engine *e);

@@ -112,11 +112,15 @@ enum status quota_charge(struct quotas *q, struct charge *charge, uint32_t uid, 
         return charge_take(q, charge, uid, 0, err);
 }
 
+static uint64_t reserve_of(uint64_t limit) {
+        return limit / 8 > QUOTA_MIN_RESERVE ? limit / 8 : QUOTA_MIN_RESERVE;
+}
+
 enum status quota_charge_reserve(struct quotas *q, struct charge *charge, uint32_t uid, enum quota quota,
         uint64_t amount, struct error *err) {
         CHECK(!charge->user && quota < N_QUOTA);
         *charge = (struct charge){ .quota = quota, .amount = amount };
-        return charge_take(q, charge, uid, q->limits[quota] / 8, err);
+        return charge_take(q, charge, uid, reserve_of(q->limits[quota]), err);
 }
 
 void charge_release(struct charge *charge) {

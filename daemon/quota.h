@@ -13,6 +13,7 @@
 
 #define QUOTA_ENTRIES_BEGUN 64
 #define QUOTA_RANKS_BEGUN   64
+#define QUOTA_MIN_RESERVE   16
 
 enum quota {
         QUOTA_CONNECTIONS,
@@ -45,7 +46,8 @@ void quotas_free(struct quotas *q);
 enum status quota_charge(struct quotas *q, struct charge *charge, uint32_t uid, enum quota quota,
         uint64_t amount, struct error *err) MUST_USE;
 
-/* The same, with a limit that is an eighth higher: for what is held only to be given back. */
+/* The same, with a limit that is an eighth higher, at least QUOTA_MIN_RESERVE: for what is held only to be
+ * given back. */
 enum status quota_charge_reserve(struct quotas *q, struct charge *charge, uint32_t uid, enum quota quota,
         uint64_t amount, struct error *err) MUST_USE;
 

@@ -83,6 +83,8 @@ static struct error *make_error(
         error_init(err, why->status);
         describe_meeting(m, err);
         reason_fill(why, err);
+        if (why->status == STATUS_REPLICA_LOST && why->about)
+                err->have = rankset_minus(&m->have, why->about); /* the lost are told nothing any more */
         tell_difference(m, why, err);
         struct rankset odd = odd_ones(m, err);
         const struct rankset *about = why->status == STATUS_MISMATCH ? &odd : why->about;

@@ -130,8 +130,7 @@ struct half *rendezvous_half_new(struct rendezvous *r, uint32_t n_entries) {
         return half;
 }
 
-enum status rendezvous_half_charge(
-        struct rendezvous *r, struct half *half, uint32_t uid, struct error *err) {
+enum status rendezvous_half_charge(struct rendezvous *r, struct half *half, uint32_t uid, struct error *err) {
         if (half->charge.user)
                 return STATUS_OK;
         uint64_t n_begun = (half->signature.n_entries + QUOTA_ENTRIES_BEGUN - 1ull) / QUOTA_ENTRIES_BEGUN;

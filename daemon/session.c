@@ -137,7 +137,8 @@ static void connection_watch(struct connection *c) {
 
 static void connection_on_io(uv_poll_t *handle, int status, int events) {
         struct connection *c = handle->data;
-        if (events & UV_WRITABLE)
+        if (status < 0 ||
+                events & UV_WRITABLE) /* a peer that is gone takes everything: nothing waits for it */
                 connection_flush(c);
         if (status < 0 || events & UV_READABLE)
                 session_mark(c->sessions, &c->session, SESSION_READABLE);

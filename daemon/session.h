@@ -25,9 +25,9 @@ struct query;
 /* Why a session is in the ready list. */
 enum session_event {
         SESSION_READABLE = 1 << 0,
-        SESSION_DEAD = 1 << 1,    /* its process has ended */
-        SESSION_HUNG_UP = 1 << 2, /* EOF, and the process did not end within the grace time */
-        SESSION_RESUMED = 1 << 3, /* what it waited for is there: handle what is held */
+        SESSION_DEAD = 1 << 1,      /* its process has ended */
+        SESSION_HUNG_UP = 1 << 2,   /* EOF, and the process did not end within the grace time */
+        SESSION_RESUMED = 1 << 3,   /* what it waited for is there: handle what is held */
         SESSION_CAUGHT_UP = 1 << 4, /* it has taken all that was queued */
 };
 
@@ -41,8 +41,9 @@ struct session {
         /* The conductor's notes on this connection. */
         struct half *assembly; /* a submission whose parts are coming */
         uint32_t n_assembled;
-        uint64_t discarded; /* request whose further parts are ignored; 0: none */
-        struct half *held;  /* a submission that waits for an import; reading stands still */
+        uint32_t n_unfinished; /* submissions that rendezvous has: each needs a slot of the status page */
+        uint64_t discarded;    /* request whose further parts are ignored; 0: none */
+        struct half *held;     /* a submission that waits for an import; reading stands still */
         uint64_t held_since_ns;
         struct query *query; /* an answer under way; reading stands still */
         char eject_why[160]; /* not empty: to be ended at the end of this turn */
@@ -106,8 +107,8 @@ bool session_is_dead(const struct session *session);
 /* Ends it: descriptors close, charges go, memory goes when the loop has closed its handles. */
 void session_close(struct sessions *s, struct session *session);
 
-/* Takes the socket of a session that is closed next: what lies unread in it is a stranger's, and is closed with
- * it. */
+/* Takes the socket of a session that is closed next: what lies unread in it is a stranger's, and is closed
+ * with it. */
 int session_take_socket(struct session *session);
 /* The user behind a socket for which there is no session. */
 uint32_t session_peer_uid(int socket);

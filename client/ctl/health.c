@@ -8,9 +8,6 @@
 #include "rows.h"
 #include "status.h"
 
-/* A user at nine tenths of a limit will hear QUOTA soon. */
-#define QUOTA_NEAR(used, limit) ((limit) && (used) >= (limit) - (limit) / 10)
-
 static bool find_in_daemon(const struct tutti_row_daemon *d, struct finding *ret) {
         if (!d->draining)
                 return false;
@@ -96,7 +93,7 @@ static bool find_in_fallback(const struct tutti_row_fallback *f, struct finding 
 }
 
 static bool find_in_quota(const struct tutti_row_quota *q, struct finding *ret) {
-        if (!QUOTA_NEAR(q->used, q->limit))
+        if (!quota_is_near(q))
                 return false;
         ret->level = HEALTH_WARNING;
         ret->what = "quota";

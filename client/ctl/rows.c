@@ -73,6 +73,10 @@ const struct tutti_row_member *rows_latest_member(
         return latest;
 }
 
+bool quota_is_near(const struct tutti_row_quota *q) {
+        return q->limit && q->used >= q->limit - q->limit / 10;
+}
+
 static bool is_full_name(const struct tutti_row_group *g, const char *name) {
         size_t n = strlen(g->job);
 

@@ -23,6 +23,9 @@ const char *row_group(const struct tutti_row *row);
 const struct tutti_row_member *rows_latest_member(
         const struct tutti_answer *a, const char *job, const char *group);
 
+/* At nine tenths of a limit or more: QUOTA comes soon. */
+bool quota_is_near(const struct tutti_row_quota *q);
+
 enum name_match { NAME_FOUND, NAME_ABSENT, NAME_AMBIGUOUS };
 
 /* Finds the group that a person means by "JOB/GROUP", or by "GROUP" where only one job has it. Names are

@@ -1,4 +1,5 @@
-/* The other pages: groups, health, stats, dump. Each is a pure function of answers, as text and as JSON. */
+/* The other pages: groups, health, stats, quota, dump. Each is a pure function of answers, as text and as
+ * JSON. */
 #pragma once
 
 #include <stdbool.h>
@@ -12,6 +13,10 @@ json_t *groups_json(const struct tutti_answer *groups);
 /* An answer to TUTTI_ADMIN_STATS. */
 void stats_print(const struct tutti_answer *stats, const struct page *page);
 json_t *stats_json(const struct tutti_answer *stats);
+
+/* An answer to TUTTI_ADMIN_QUOTA. */
+void quota_print(const struct tutti_answer *quota, const struct page *page);
+json_t *quota_json(const struct tutti_answer *quota);
 
 /* A dump carries what one needs to read it elsewhere and later. */
 struct dump_view {

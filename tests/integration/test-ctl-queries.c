@@ -51,6 +51,7 @@ static void check_all_json(struct host *h, int status, int health) {
         check_json(h, "health", NULL, health);
         check_json(h, "groups", NULL, 0);
         check_json(h, "stats", NULL, 0);
+        check_json(h, "quota", NULL, 0);
         check_json(h, "dump", "train", 0);
 }
 
@@ -181,6 +182,33 @@ START_TEST(groups_stats_and_dump_tell_what_happened) {
 }
 END_TEST
 
+START_TEST(quota_tells_how_much_of_each_limit_is_used_P18) {
+        struct host *h = host_start(
+                (const char *[]){ "--set", "quota.groups=1", "--set", "quota.mapped-bytes=1GiB", NULL });
+        struct replica *r[2];
+        struct program p;
+
+        replicas_spawn(h, 2, reduce_and_go, NULL, r);
+        replica_expect(r[0], "done", 10);
+        replica_expect(r[1], "done", 10);
+        ask(h, "quota", NULL, NULL, &p);
+        ck_assert_int_eq(p.code, 0);
+        expect_in(p.out, "\n  groups                      1            1   100 %  at the limit\n");
+        expect_in(p.out, "\n  connections                 3          256     1 %\n");
+        expect_in(p.out, "        1 GiB     0 %\n");
+        program_deinit(&p);
+        replica_tell(r[0], "end");
+        replica_tell(r[1], "end");
+        ck_assert_int_eq(replica_end(r[0], 10), 0);
+        ck_assert_int_eq(replica_end(r[1], 10), 0);
+        ask(h, "quota", NULL, NULL, &p);
+        expect_in(p.out, "\n  groups                      0            1     0 %\n");
+        program_deinit(&p);
+        check_json(h, "quota", NULL, 0);
+        host_stop(h);
+}
+END_TEST
+
 START_TEST(a_group_that_is_not_there_is_said) {
         struct host *h = host_start(NULL);
         struct program p;
@@ -196,7 +224,7 @@ START_TEST(a_group_that_is_not_there_is_said) {
 END_TEST
 
 START_TEST(who_cannot_be_reached_is_exit_code_3) {
-        static const char *const commands[] = { "status", "groups", "health", "stats" };
+        static const char *const commands[] = { "status", "groups", "health", "stats", "quota" };
         struct host *h = host_start(NULL);
         struct program p;
 
@@ -215,7 +243,7 @@ END_TEST
 
 START_TEST(a_wrong_command_line_is_exit_code_64) {
         static const char *const wrong[][3] = { { NULL }, { "nonsense" }, { "status", "x" }, { "dump" },
-                { "dump", "a", "b" }, { "stats", "--nonsense" }, { "groups", "--socket" },
+                { "dump", "a", "b" }, { "quota", "x" }, { "stats", "--nonsense" }, { "groups", "--socket" },
                 { "help", "nonsense" }, { "version", "x" } };
         struct program p;
 
@@ -231,7 +259,7 @@ START_TEST(a_wrong_command_line_is_exit_code_64) {
 END_TEST
 
 START_TEST(each_command_has_help) {
-        static const char *const commands[] = { "run", "status", "groups", "health", "stats", "dump",
+        static const char *const commands[] = { "run", "status", "groups", "health", "stats", "quota", "dump",
                 "version", "help" };
         struct program help, option;
 
@@ -268,6 +296,6 @@ START_TEST(an_answer_that_cannot_be_written_is_an_error) {
 END_TEST
 
 UNIT_MAIN("ctl-queries", 60, who_is_missing_is_seen_L2_L3, groups_stats_and_dump_tell_what_happened,
-        a_group_that_is_not_there_is_said, who_cannot_be_reached_is_exit_code_3,
-        a_wrong_command_line_is_exit_code_64, each_command_has_help,
+        quota_tells_how_much_of_each_limit_is_used_P18, a_group_that_is_not_there_is_said,
+        who_cannot_be_reached_is_exit_code_3, a_wrong_command_line_is_exit_code_64, each_command_has_help,
         an_answer_that_cannot_be_written_is_an_error)

@@ -31,7 +31,7 @@ static enum tutti_status try_join(struct tutti *t, const struct tutti_join_args 
 
 #define ARGS(...) (&TUTTI_JOIN(.group = "train", .job = "test", __VA_ARGS__))
 
-/* Tries what `which` says, and expects the holder of rank 0 to be named. */
+/* The holder of rank 0 is named. */
 static void expect_rank_taken(struct tutti *t) {
         expect_status(try_join(t, ARGS(.rank = 0, .world_size = 2)), TUTTI_BUSY);
         const struct tutti_error_info *e = tutti_error_info();

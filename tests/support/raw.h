@@ -40,7 +40,7 @@ void raw_close(struct raw *r);
 uint64_t raw_send(struct raw *r, const struct request *request);
 uint64_t raw_send_fds(struct raw *r, const struct request *request, const int *fds, uint32_t n_fds);
 /* false: the socket is full, or the peer gone. */
-bool raw_try_send(struct raw *r, const struct request *request);
+bool raw_try_send(struct raw *r, const struct request *request, const int *fds, uint32_t n_fds);
 /* Any bytes, also none, with any number of descriptors below 254. */
 void raw_send_bytes(struct raw *r, const void *bytes, size_t n_bytes, const int *fds, uint32_t n_fds);
 
@@ -75,8 +75,7 @@ void raw_buffer(struct raw *r, uint64_t buffer, int fd, uint64_t n_bytes);
 /* All-reduce SUM of n floats, in place at the begin of a buffer. */
 struct entry raw_entry(uint64_t buffer, uint64_t n);
 struct request raw_submit_request(const struct raw_member *m, const char *key, const struct entry *entry);
-uint64_t raw_submit(
-        struct raw *r, const struct raw_member *m, const char *key, uint64_t buffer, uint64_t n);
+uint64_t raw_submit(struct raw *r, const struct raw_member *m, const char *key, uint64_t buffer, uint64_t n);
 uint64_t raw_barrier(struct raw *r, const struct raw_member *m, const char *key);
 uint64_t raw_query(struct raw *r, enum what what, const char *job, const char *group);
 struct key raw_key(const char *name);

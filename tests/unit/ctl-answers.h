@@ -208,6 +208,11 @@ static const struct tutti_row quota_rows[] = {
         { .type = TUTTI_ROW_QUOTA,
                 .quota = { .uid = 1000, .name = "connections", .used = 250, .limit = 256 } },
         { .type = TUTTI_ROW_QUOTA, .quota = { .uid = 1000, .name = "groups", .used = 5, .limit = 1024 } },
+        { .type = TUTTI_ROW_QUOTA,
+                .quota = { .uid = 1000,
+                        .name = "mapped-bytes",
+                        .used = UINT64_C(3) << 29,
+                        .limit = UINT64_C(16) << 30 } },
 };
 
 static const uint64_t arrivals_good[] = { 0, 12 * US, 71 * US, 300 * US };

@@ -325,5 +325,4 @@ UNIT_MAIN("buffer", 10, a_buffer_is_imported_leased_and_released,
         E5_a_place_must_lie_inside_and_keep_to_its_access,
         E2_a_session_that_ends_gives_all_back_also_what_is_still_being_imported,
         an_id_is_used_once_and_zero_never, P18_bytes_and_descriptors_are_charged_and_limits_named,
-        P18_refused_registrations_are_charged_too,
-        memory_that_is_short_at_any_point_costs_nothing)
+        P18_refused_registrations_are_charged_too, memory_that_is_short_at_any_point_costs_nothing)

@@ -79,6 +79,12 @@ START_TEST(stats_are_as_described) {
 }
 END_TEST
 
+START_TEST(quota_is_as_described_P18) {
+        ck_assert_int_eq(check("quota", quota_json(&quota_answer)), 0);
+        ck_assert_int_eq(check("quota", quota_json(&empty)), 0);
+}
+END_TEST
+
 START_TEST(dump_is_as_described_L1) {
         ck_assert_int_eq(check("dump", dump_json(&full_dump)), 0);
         ck_assert_int_eq(check("dump", dump_json(&no_dump)), 0);
@@ -86,7 +92,7 @@ START_TEST(dump_is_as_described_L1) {
 END_TEST
 
 START_TEST(errors_are_as_described_everywhere) {
-        static const char *const schemas[] = { "status", "groups", "health", "stats", "dump" };
+        static const char *const schemas[] = { "status", "groups", "health", "stats", "quota", "dump" };
 
         for (size_t i = 0; i < sizeof(schemas) / sizeof(*schemas); i++)
                 ck_assert_int_eq(check(schemas[i], json_error_object("NO_DAEMON", "nobody answers")), 0);
@@ -130,6 +136,26 @@ START_TEST(status_holds_the_values_of_the_rows) {
         ck_assert_str_eq(json_string_value(at(missing, 0, "state")), "stopped");
         ck_assert_int_eq(json_integer_value(at(missing, 0, "last_age_ns")), 12500000000);
         ck_assert(json_is_null(at(at(at(groups, 2, "oldest_pending"), 0, "missing_replicas"), 0, "pid")));
+        json_decref(j);
+}
+END_TEST
+
+START_TEST(quota_holds_the_values_of_the_rows_P18) {
+        json_t *j = quota_json(&quota_answer);
+        const json_t *resources = json_object_get(j, "resources");
+
+        ck_assert_int_eq(json_integer_value(json_object_get(j, "uid")), 1000);
+        ck_assert_uint_eq(json_array_size(resources), 3);
+        ck_assert_str_eq(json_string_value(at(resources, 0, "name")), "connections");
+        ck_assert_str_eq(json_string_value(at(resources, 0, "unit")), "count");
+        ck_assert_int_eq(json_integer_value(at(resources, 0, "used")), 250);
+        ck_assert_int_eq(json_integer_value(at(resources, 0, "limit")), 256);
+        ck_assert(json_real_value(at(resources, 0, "used_percent")) == 97.65625);
+        ck_assert(json_is_true(at(resources, 0, "near_limit")));
+        ck_assert(json_is_false(at(resources, 1, "near_limit")));
+        ck_assert_str_eq(json_string_value(at(resources, 2, "unit")), "bytes");
+        ck_assert_int_eq(json_integer_value(at(resources, 2, "limit")), INT64_C(16) << 30);
+        ck_assert(json_real_value(at(resources, 2, "used_percent")) == 9.375);
         json_decref(j);
 }
 END_TEST
@@ -212,6 +238,10 @@ static json_t *full_stats_json(void) {
         return stats_json(&stats_answer);
 }
 
+static json_t *full_quota_json(void) {
+        return quota_json(&quota_answer);
+}
+
 START_TEST(short_memory_gives_no_half_document) {
         json_set_alloc_funcs(failing_malloc, counting_free);
         fail_each_call(full_status_json);
@@ -219,11 +249,13 @@ START_TEST(short_memory_gives_no_half_document) {
         fail_each_call(full_stats_json);
         fail_each_call(all_groups);
         fail_each_call(full_health_json);
+        fail_each_call(full_quota_json);
 }
 END_TEST
 
 UNIT_MAIN("ctl-json", 30, status_is_as_described_L2, groups_are_as_described, health_is_as_described,
-        stats_are_as_described, dump_is_as_described_L1, errors_are_as_described_everywhere,
-        what_is_not_as_described_is_noticed, status_holds_the_values_of_the_rows,
+        stats_are_as_described, quota_is_as_described_P18, dump_is_as_described_L1,
+        errors_are_as_described_everywhere, what_is_not_as_described_is_noticed,
+        status_holds_the_values_of_the_rows, quota_holds_the_values_of_the_rows_P18,
         dump_holds_the_values_of_the_rows, bytes_that_are_no_text_do_not_spoil_a_document,
         short_memory_gives_no_half_document)

@@ -220,6 +220,54 @@ START_TEST(stats_show_who_comes_last_C4) {
 }
 END_TEST
 
+START_TEST(quota_marks_what_is_nearly_used_up_P18) {
+        struct sheet s;
+
+        sheet_open(&s);
+        quota_print(&quota_answer, &s.page);
+        sheet_expect(&s, "uid 1000\n"
+                         "  resource                 used        limit   share\n"
+                         "  connections               250          256    98 %  near the limit\n"
+                         "  groups                      5        1,024     0 %\n"
+                         "  mapped-bytes          1.5 GiB       16 GiB     9 %\n");
+}
+END_TEST
+
+#define QUOTA(name_, used_, limit_)                                                                          \
+        {                                                                                                    \
+                .type = TUTTI_ROW_QUOTA, .quota = {.name = (name_), .used = (used_), .limit = (limit_) }     \
+        }
+
+/* Nine tenths is near; a reserve may be in use beyond the limit. */
+START_TEST(quota_marks_begin_at_nine_tenths_P18) {
+        static const struct tutti_row rows[] = { QUOTA("pending", 89, 100), QUOTA("pending", 90, 100),
+                QUOTA("pending", 100, 100), QUOTA("descriptors", 104, 100), QUOTA("groups", 0, 1),
+                QUOTA("groups", 0, 0), QUOTA("recorder-bytes", UINT64_MAX, UINT64_MAX) };
+        struct sheet s;
+
+        sheet_open(&s);
+        quota_print(&ANSWER(rows), &s.page);
+        sheet_expect(&s, "uid 0\n"
+                         "  resource                 used        limit   share\n"
+                         "  pending                    89          100    89 %\n"
+                         "  pending                    90          100    90 %  near the limit\n"
+                         "  pending                   100          100   100 %  at the limit\n"
+                         "  descriptors               104          100   104 %  at the limit\n"
+                         "  groups                      0            1     0 %\n"
+                         "  groups                      0            0       -\n"
+                         "  recorder-bytes         15 EiB       15 EiB   100 %  at the limit\n");
+}
+END_TEST
+
+START_TEST(quota_of_nothing_says_so) {
+        struct sheet s;
+
+        sheet_open(&s);
+        quota_print(&empty, &s.page);
+        sheet_expect(&s, "This tuttid names no limits.\n");
+}
+END_TEST
+
 START_TEST(dump_tells_the_story) {
         struct sheet s;
 
@@ -256,4 +304,5 @@ END_TEST
 UNIT_MAIN("ctl-pages", 10, status_shows_who_is_missing_first, status_is_stalled_while_a_group_is,
         status_of_nothing_says_so, status_names_missing_ranks_without_report_too, groups_show_their_replicas,
         health_lists_the_worst_first, health_exits_by_the_worst_finding, stats_show_who_comes_last_C4,
-        dump_tells_the_story, dump_of_nothing_says_so)
+        quota_marks_what_is_nearly_used_up_P18, quota_marks_begin_at_nine_tenths_P18,
+        quota_of_nothing_says_so, dump_tells_the_story, dump_of_nothing_says_so)

@@ -210,7 +210,7 @@ START_TEST(C1_C3_a_death_fails_the_group_and_is_named) {
         struct meeting *m = room_ended(&room, STATUS_REPLICA_LOST);
         ck_assert_int_eq(m->error->rank, 2);
         ck_assert_int_eq(m->error->loss, LOSS_DIED);
-        ck_assert_uint_eq(m->error->have.words[0], 5);
+        ck_assert_uint_eq(m->error->have.words[0], 1);
         ck_assert_uint_eq(m->error->missing.words[0], 10);
         ck_assert_uint_eq(m->error->replicas[0].pid, 4702);
         ck_assert_uint_eq(m->error->replicas[0].uid, 1000);

@@ -12,7 +12,7 @@ struct host_backend {
         /* Watches every mapping of client memory, so that a hole in it is a SIGBUS and never a page on our
          * account. -1 where it is denied. */
         int userfaultfd;
-        char fallback[96]; /* "" : nothing to say */
+        char fallback[160]; /* "" : nothing to say */
 };
 
 /* A client's memfd in our address space. */
@@ -30,6 +30,10 @@ static inline struct host_backend *host_backend_of(struct backend *b) {
 static inline struct host_memory *host_memory_of(struct memory *m) {
         return (struct host_memory *)m;
 }
+
+/* host.c. Writes into h->fallback what is less than it could be (P15): h->isa, where `wanted` is more, and
+ * unwatched memory, where `uffd` is a negative errno. */
+void host_note_fallback(struct host_backend *h, enum isa wanted, int uffd);
 
 /* host-memory.c */
 void host_import(struct backend *b, struct chore *chore);

@@ -16,6 +16,7 @@
 #include "backends/host/kernels.h"
 #include "base/cleanup.h"
 #include "base/fd.h"
+#include "base/text.h"
 
 static void host_free(struct backend *b) {
         struct host_backend *h = host_backend_of(b);
@@ -68,14 +69,16 @@ static int open_userfaultfd(void) {
         return fd_take(&fd);
 }
 
-/* Without it tuttid still survives a hole, but pays for the page. */
-static void watch_client_memory(struct host_backend *h) {
-        h->userfaultfd = open_userfaultfd();
-        if (h->userfaultfd >= 0)
-                return;
-        snprintf(h->fallback, sizeof(h->fallback), "unguarded: userfaultfd is denied (%s)",
-                strerrorname_np(-h->userfaultfd));
-        h->userfaultfd = -1;
+/* Without userfaultfd tuttid still survives a hole, but pays for the page. */
+void host_note_fallback(struct host_backend *h, enum isa wanted, int uffd) {
+        struct text t;
+        text_init(&t, h->fallback, sizeof(h->fallback));
+        if (h->isa < wanted)
+                text_add(&t, "isa: %s was asked for, this processor has %s%s", config_isa_word(wanted),
+                        isa_name(h->isa), h->isa == ISA_SCALAR ? " only" : "");
+        if (uffd < 0)
+                text_add(&t, "%sunguarded: userfaultfd is denied (%s)", h->fallback[0] ? "; " : "",
+                        strerrorname_np(-uffd));
 }
 
 int host_backend_new(struct backend **ret, enum isa isa) {
@@ -87,7 +90,9 @@ int host_backend_new(struct backend **ret, enum isa isa) {
                 return -ENOMEM;
         h->base.ops = &host_ops;
         h->isa = kernels_isa(isa);
-        watch_client_memory(h);
+        int uffd = open_userfaultfd();
+        h->userfaultfd = uffd < 0 ? -1 : uffd;
+        host_note_fallback(h, isa, uffd);
         *ret = &h->base;
         return 0;
 }
