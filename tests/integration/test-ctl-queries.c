@@ -195,7 +195,8 @@ START_TEST(quota_tells_how_much_of_each_limit_is_used_P18) {
         ck_assert_int_eq(p.code, 0);
         expect_in(p.out, "\n  groups                      1            1   100 %  at the limit\n");
         expect_in(p.out, "\n  connections                 3          256     1 %\n");
-        expect_in(p.out, "        1 GiB     0 %\n");
+        expect_in(p.out, "\n  mapped-bytes ");
+        expect_in(p.out, "iB        1 GiB ");
         program_deinit(&p);
         replica_tell(r[0], "end");
         replica_tell(r[1], "end");

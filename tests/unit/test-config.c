@@ -174,6 +174,18 @@ START_TEST(words_are_those_of_the_log) {
 }
 END_TEST
 
+START_TEST(instruction_sets_are_named_as_in_the_file) {
+        static const char *const words[] = { "auto", "scalar", "avx2", "avx512" };
+        struct config c;
+        config_init(&c);
+        for (enum isa isa = ISA_AUTO; isa <= ISA_AVX512; isa++) {
+                ck_assert_str_eq(config_isa_word(isa), words[isa]);
+                set_ok(&c, "cpu.isa", words[isa]);
+                ck_assert_int_eq(c.isa, isa);
+        }
+}
+END_TEST
+
 START_TEST(refusals_say_what_is_allowed) {
         set_refused("quota.mapped-bytes", "64GB",
                 "quota.mapped-bytes = 64GB: unknown unit \"GB\"; use a number of bytes or KiB, MiB, GiB, "
@@ -433,7 +445,8 @@ END_TEST
 
 UNIT_MAIN("config", 10, defaults_are_those_of_the_documents, mapped_bytes_is_the_memory_of_the_machine,
         every_unit_counts, every_key_reaches_its_own_field, words_are_those_of_the_log,
-        refusals_say_what_is_allowed, unknown_keys_name_their_neighbours, a_file_is_read_over_what_is_there,
+        instruction_sets_are_named_as_in_the_file, refusals_say_what_is_allowed,
+        unknown_keys_name_their_neighbours, a_file_is_read_over_what_is_there,
         a_file_that_is_wrong_names_the_line, an_indented_line_is_a_line, a_long_line_is_refused_and_not_cut,
         a_file_that_cannot_be_read_is_said, G1_a_socket_path_of_108_bytes_is_refused,
         a_text_that_does_not_fit_is_refused, a_small_buffer_for_the_reason_is_not_overrun,

@@ -10,6 +10,7 @@
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include "backends/host/kernels.h"
 #include "host-memory.h"
 #include "oracle.h"
 
@@ -324,7 +325,39 @@ START_TEST(other_bus_errors_end_the_process_as_ever) {
 }
 END_TEST
 
-/* --- without userfaultfd --- */
+/* --- what is less than it could be --- */
+
+/* Whatever this processor has. */
+START_TEST(P15_an_instruction_set_that_is_not_there_is_said) {
+        struct host_backend h = { .isa = ISA_AVX2, .fallback = "of before" };
+        host_note_fallback(&h, ISA_AUTO, 3);
+        ck_assert_str_eq(h.fallback, "");
+        host_note_fallback(&h, ISA_AVX2, 3);
+        ck_assert_str_eq(h.fallback, "");
+        host_note_fallback(&h, ISA_SCALAR, -EPERM);
+        ck_assert_str_eq(h.fallback, "unguarded: userfaultfd is denied (EPERM)");
+        host_note_fallback(&h, ISA_AVX512, 3);
+        ck_assert_str_eq(h.fallback, "isa: avx512 was asked for, this processor has AVX2");
+        host_note_fallback(&h, ISA_AVX512, -EPERM);
+        ck_assert_str_eq(h.fallback, "isa: avx512 was asked for, this processor has AVX2; "
+                                     "unguarded: userfaultfd is denied (EPERM)");
+        h.isa = ISA_SCALAR;
+        host_note_fallback(&h, ISA_AVX2, 3);
+        ck_assert_str_eq(h.fallback, "isa: avx2 was asked for, this processor has scalar only");
+}
+END_TEST
+
+/* The real one: everything up to what is there is no fallback, everything beyond is. */
+START_TEST(P15_a_backend_says_which_instruction_set_it_lacks) {
+        for (enum isa isa = ISA_AUTO; isa <= ISA_AVX512; isa++) {
+                struct backend *b = NULL;
+                ck_assert_int_eq(host_backend_new(&b, isa), 0);
+                const char *said = b->ops->fallback(b);
+                ck_assert_int_eq(said && strstr(said, "isa: ") == said, isa > kernels_isa(isa));
+                b->ops->free(b);
+        }
+}
+END_TEST
 
 /* From here on this process (the test's own) may not make one. */
 static void deny_userfaultfd(void) {
@@ -422,5 +455,7 @@ END_TEST
 UNIT_MAIN("host-backend", 20, D6_D7_a_batch_gives_the_same_bits_in_chunks_of_any_size,
         a_broadcast_copies_to_every_place, P16_a_hole_ends_the_run_and_names_its_owner,
         P16_memory_that_was_never_filled_costs_nothing, P16_threads_are_guarded_one_by_one,
-        other_bus_errors_end_the_process_as_ever, P16_where_userfaultfd_is_denied_it_says_so_and_works,
+        other_bus_errors_end_the_process_as_ever, P15_an_instruction_set_that_is_not_there_is_said,
+        P15_a_backend_says_which_instruction_set_it_lacks,
+        P16_where_userfaultfd_is_denied_it_says_so_and_works,
         P11_the_callers_floating_point_state_changes_no_bit_and_comes_back)

@@ -78,19 +78,36 @@ END_TEST
 
 /* For what is held only to be given back: an eighth of the limit. */
 START_TEST(the_reserve_lies_beyond_the_limit) {
-        struct quotas *q = make();
+        struct quotas *q;
+        const struct quota_limits limits = { .descriptors = 160 };
+        ck_assert_int_eq(quotas_new(&q, &limits), 0);
         struct charge all = { 0 }, reserve = { 0 }, more = { 0 };
         struct error err;
-        ck_assert_int_eq(quota_charge(q, &all, 1, QUOTA_DESCRIPTORS, 10, NULL), STATUS_OK);
-        ck_assert_int_eq(quota_charge_reserve(q, &reserve, 1, QUOTA_DESCRIPTORS, 2, &err), STATUS_QUOTA);
-        ck_assert_int_eq(quota_charge_reserve(q, &reserve, 1, QUOTA_DESCRIPTORS, 1, &err), STATUS_OK);
+        ck_assert_int_eq(quota_charge(q, &all, 1, QUOTA_DESCRIPTORS, 160, NULL), STATUS_OK);
+        ck_assert_int_eq(quota_charge_reserve(q, &reserve, 1, QUOTA_DESCRIPTORS, 21, &err), STATUS_QUOTA);
+        ck_assert_int_eq(quota_charge_reserve(q, &reserve, 1, QUOTA_DESCRIPTORS, 20, &err), STATUS_OK);
         ck_assert_int_eq(quota_charge_reserve(q, &more, 1, QUOTA_DESCRIPTORS, 1, &err), STATUS_QUOTA);
-        ck_assert_uint_eq(err.used, 11);
-        ck_assert_uint_eq(err.limit, 10);
+        ck_assert_uint_eq(err.used, 180);
+        ck_assert_uint_eq(err.limit, 160);
         charge_release(&reserve);
         ck_assert_int_eq(quota_charge(q, &more, 1, QUOTA_DESCRIPTORS, 1, &err), STATUS_QUOTA);
         charge_release(&all);
         ck_assert_uint_eq(quota_users(q), 0);
+        quotas_free(q);
+}
+END_TEST
+
+START_TEST(a_small_limit_has_a_reserve_of_16) {
+        struct quotas *q = make();
+        struct charge all = { 0 }, reserve = { 0 }, more = { 0 };
+        struct error err;
+        ck_assert_int_eq(quota_charge(q, &all, 1, QUOTA_GROUPS, 1, NULL), STATUS_OK);
+        ck_assert_int_eq(quota_charge_reserve(q, &reserve, 1, QUOTA_GROUPS, 17, &err), STATUS_QUOTA);
+        ck_assert_int_eq(quota_charge_reserve(q, &reserve, 1, QUOTA_GROUPS, 16, &err), STATUS_OK);
+        ck_assert_int_eq(quota_charge_reserve(q, &more, 1, QUOTA_GROUPS, 1, &err), STATUS_QUOTA);
+        ck_assert_uint_eq(err.used, 17);
+        charge_release(&all);
+        charge_release(&reserve);
         quotas_free(q);
 }
 END_TEST
@@ -147,5 +164,5 @@ END_TEST
 
 UNIT_MAIN("quota", 10, a_charge_counts_until_it_is_released, releasing_twice_gives_back_once,
         the_limit_can_be_reached_and_not_passed, one_user_at_the_limit_is_nobody_elses_matter,
-        the_reserve_lies_beyond_the_limit, huge_amounts_do_not_wrap, a_user_exists_while_something_is_charged,
-        names_and_limits_are_those_of_the_config)
+        the_reserve_lies_beyond_the_limit, a_small_limit_has_a_reserve_of_16, huge_amounts_do_not_wrap,
+        a_user_exists_while_something_is_charged, names_and_limits_are_those_of_the_config)
