@@ -47,13 +47,12 @@ static int device_start(struct device *d, struct engine *e, uint32_t n_workers) 
 static int engine_add_closer(struct engine *e) {
         struct memory_thread *m = &e->closers[e->n_closers];
         m->engine = e;
+        engine_lock(e); /* it counts before it looks for work: it must be seen to have some */
         int r = pthread_create(&m->thread, NULL, closer_main, m);
-        if (r != 0)
-                return -r;
-        engine_lock(e);
-        e->n_closers++;
+        if (r == 0)
+                e->n_closers++;
         engine_unlock(e);
-        return 0;
+        return -r;
 }
 
 static int engine_start_threads(struct engine *e, const struct config *config) {

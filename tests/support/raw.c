@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 #include "base/fd.h"
+#include "meeting.h"
 #include "unit.h"
 #include "wire/codec.h"
 
@@ -260,4 +261,22 @@ uint64_t raw_barrier(struct raw *r, const struct raw_member *m, const char *key)
 
 uint64_t raw_query(struct raw *r, enum what what, const char *job, const char *group) {
         return raw_send(r, &(struct request){ .type = REQUEST_QUERY, .query = { what, job, group } });
+}
+
+/* --- what it is charged --- */
+
+uint64_t raw_used(struct raw *r, const char *quota) {
+        const struct reply reply = raw_expect(r, raw_query(r, WHAT_QUOTA, "", ""), STATUS_OK);
+        for (uint32_t i = 0; i < reply.rows.n_rows; i++)
+                if (strcmp(reply.rows.rows[i].quota.name, quota) == 0)
+                        return reply.rows.rows[i].quota.used;
+        ck_abort_msg("no quota %s", quota);
+}
+
+void raw_expect_used(struct raw *r, const char *quota, uint64_t used) {
+        double limit = seconds_now() + 2 * unit_scale();
+        uint64_t now;
+        while ((now = raw_used(r, quota)) < used || now > used + 2)
+                ck_assert_msg(seconds_now() < limit, "%s: %llu, not %llu", quota, (unsigned long long)now,
+                        (unsigned long long)used);
 }

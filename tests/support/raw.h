@@ -79,3 +79,9 @@ uint64_t raw_submit(struct raw *r, const struct raw_member *m, const char *key, 
 uint64_t raw_barrier(struct raw *r, const struct raw_member *m, const char *key);
 uint64_t raw_query(struct raw *r, enum what what, const char *job, const char *group);
 struct key raw_key(const char *name);
+
+/* --- what its user is charged --- */
+
+uint64_t raw_used(struct raw *r, const char *quota);
+/* Within two seconds (scaled) that much, and not more than two beyond: others of the user may be at work. */
+void raw_expect_used(struct raw *r, const char *quota, uint64_t used);

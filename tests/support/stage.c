@@ -1,0 +1,68 @@
+#include "stage.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include "meeting.h"
+#include "unit.h"
+
+struct shared {
+        _Atomic unsigned int n_met;
+        _Atomic bool is_over;
+        _Atomic double worst; /* seconds that a meeting took */
+};
+
+static struct shared *shared;
+
+static void meet_until_told(struct replica *me) {
+        struct floats f;
+        struct tutti_group *g = replica_join_group(me, &TUTTI_JOIN(.group = "honest"));
+        floats_init(me->t, &f, 1000);
+        for (bool is_over = false; !is_over;) {
+                double begin = seconds_now();
+                floats_meet(g, NULL, &f, (float)(me->rank + 1), 3);
+                double took = seconds_now() - begin;
+                if (took > atomic_load(&shared->worst))
+                        atomic_store(&shared->worst, took);
+                /* Rank 0 decides for both. */
+                f.data[0] = atomic_load(&shared->is_over);
+                expect_status(tutti_broadcast(g, NULL, 0, &f.value), TUTTI_OK);
+                is_over = f.data[0] > 0;
+                atomic_fetch_add(&shared->n_met, 1);
+                seconds_sleep(0.0005);
+        }
+}
+
+void stage_set(struct stage *s, const char *const *args) {
+        shared = memory_shared(sizeof(*shared));
+        s->h = host_start(args);
+        replicas_spawn(s->h, 2, meet_until_told, NULL, s->honest);
+}
+
+void stage_expect_progress(void) {
+        unsigned int n = atomic_load(&shared->n_met);
+        double limit = seconds_now() + 5 * unit_scale();
+        while (atomic_load(&shared->n_met) < n + 4) {
+                ck_assert_msg(seconds_now() < limit, "the honest group stands still");
+                seconds_sleep(0.001);
+        }
+}
+
+void stage_clear(struct stage *s) {
+        stage_expect_progress();
+        atomic_store(&shared->is_over, true);
+        for (int i = 0; i < 2; i++)
+                ck_assert_int_eq(replica_end(s->honest[i], 10), 0);
+        host_expect_counters_zero(s->h);
+        host_stop(s->h);
+}
+
+void watch_begin(void) {
+        stage_expect_progress();
+        atomic_store(&shared->worst, 0);
+}
+
+void watch_end(double seconds) {
+        stage_expect_progress();
+        ck_assert_msg(atomic_load(&shared->worst) < seconds * unit_scale(),
+                "a meeting of the honest group took %g s", atomic_load(&shared->worst));
+}

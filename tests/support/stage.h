@@ -1,0 +1,22 @@
+/* A tuttid and an honest group of two that meets again and again, for tests of those who mean harm: its
+ * results stay right, and nobody makes it wait. */
+#pragma once
+
+#include "host.h"
+#include "replica.h"
+
+struct stage {
+        struct host *h;
+        struct replica *honest[2];
+};
+
+/* `args` of host_start. */
+void stage_set(struct stage *s, const char *const *args);
+/* The honest ones still meet; all end, and everything was given back. */
+void stage_clear(struct stage *s);
+
+/* Within five seconds (scaled) they meet again. */
+void stage_expect_progress(void);
+/* Between the two no meeting of theirs takes longer (scaled). */
+void watch_begin(void);
+void watch_end(double seconds);
