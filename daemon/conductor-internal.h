@@ -22,6 +22,7 @@ struct conductor {
         struct error error;        /* of the request at hand */
         uint32_t ranks[MAX_WORLD]; /* of the problem at hand */
         const struct entry *entries[MAX_WORLD];
+        double weights[MAX_WORLD];
 };
 
 /* Handles one packet of a session, whose descriptors it takes. */

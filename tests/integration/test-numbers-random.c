@@ -10,7 +10,7 @@
 #include "replica.h"
 #include "unit.h"
 
-#define MAX_WORLD   6
+#define MOST_RANKS  6
 #define N_CASES     60 /* for each world size */
 #define MAX_BATCH   8
 #define N_BUFFERS   2
@@ -120,7 +120,7 @@ static void roll_case(struct dice *d, uint32_t world, struct test_case *ret) {
 
 /* --- one replica's memory --- */
 
-struct place {
+struct spot {
         uint32_t buffer;
         size_t offset;
 };
@@ -131,7 +131,7 @@ struct bench {
         struct tutti_buffer *buffers[N_BUFFERS];
         uint8_t *memory[N_BUFFERS], *expected[N_BUFFERS];
         size_t used[N_BUFFERS];
-        struct place inputs[MAX_BATCH], outputs[MAX_BATCH];
+        struct spot inputs[MAX_BATCH], outputs[MAX_BATCH];
         struct dice dice; /* of this replica alone */
 };
 
@@ -152,9 +152,9 @@ static void bench_deinit(struct bench *b) {
 }
 
 /* Anywhere behind what is there: with a gap of its own, aligned to nothing but the element. */
-static struct place bench_place(struct bench *b, const struct item *item) {
+static struct spot bench_place(struct bench *b, const struct item *item) {
         size_t element = tutti_dtype_bytes(item->dtype);
-        struct place p = { .buffer = (uint32_t)roll(&b->dice, N_BUFFERS) };
+        struct spot p = { .buffer = (uint32_t)roll(&b->dice, N_BUFFERS) };
         size_t at = b->used[p.buffer] + 64 + roll(&b->dice, 500);
         p.offset = (at + element - 1) / element * element;
         b->used[p.buffer] = p.offset + item->n_bytes;
@@ -162,7 +162,7 @@ static struct place bench_place(struct bench *b, const struct item *item) {
         return p;
 }
 
-static uint8_t *bench_at(const struct bench *b, struct place p) {
+static uint8_t *bench_at(const struct bench *b, struct spot p) {
         return b->memory[p.buffer] + p.offset;
 }
 
@@ -201,7 +201,7 @@ static void bench_lay_out(struct bench *b, const struct test_case *c) {
 
 /* --- running a case --- */
 
-static struct tutti_value value_at(const struct bench *b, const struct item *item, struct place p) {
+static struct tutti_value value_at(const struct bench *b, const struct item *item, struct spot p) {
         struct tutti_value v = TUTTI_VALUE(.buffer = b->buffers[p.buffer], .offset = p.offset,
                 .dtype = item->dtype, .n_dims = item->n_dims);
         memcpy(v.shape, item->shape, sizeof(v.shape));
@@ -243,7 +243,7 @@ static enum tutti_status run_case(struct bench *b, const struct test_case *c) {
 /* --- judging it --- */
 
 static void compute(const struct test_case *c, const struct item *item, uint32_t world, void *ret) {
-        void *inputs[MAX_WORLD];
+        void *inputs[MOST_RANKS];
         if (c->verb == BROADCAST) {
                 fill_input(item, c->root, ret);
                 return;
@@ -269,7 +269,7 @@ static void describe(const struct test_case *c, const struct item *item, char *b
 /* NaNs may differ in their payload: what came is taken over then, so that all else is compared by byte. */
 static void expect_output(struct bench *b, const struct test_case *c, uint32_t i, uint64_t seed) {
         const struct item *item = &c->items[i];
-        struct place p = c->verb == BROADCAST ? b->inputs[i] : b->outputs[i];
+        struct spot p = c->verb == BROADCAST ? b->inputs[i] : b->outputs[i];
         uint8_t *got = bench_at(b, p), *expected = b->expected[p.buffer] + p.offset;
         char text[256];
         compute(c, item, b->me->n, expected);
@@ -291,7 +291,7 @@ static void expect_nothing_else(struct bench *b, const struct test_case *c, uint
 
 /* D7: the bits are the same everywhere, NaNs included. */
 struct prints {
-        uint64_t of[2][MAX_WORLD][MAX_BATCH];
+        uint64_t of[2][MOST_RANKS][MAX_BATCH];
 };
 
 static uint64_t print_of(const uint8_t *bytes, size_t n) {
@@ -306,7 +306,7 @@ static void expect_same_bits(struct bench *b, const struct test_case *c, uint64_
         struct prints *prints = b->me->arg;
         uint32_t turn = seed % 2, rank = b->me->rank;
         for (uint32_t i = 0; i < c->n_items; i++) {
-                struct place p = c->verb == BROADCAST ? b->inputs[i] : b->outputs[i];
+                struct spot p = c->verb == BROADCAST ? b->inputs[i] : b->outputs[i];
                 prints->of[turn][rank][i] = print_of(bench_at(b, p), c->items[i].n_bytes);
         }
         expect_status(tutti_barrier(b->group, "prints"), TUTTI_OK);

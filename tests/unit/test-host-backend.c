@@ -233,7 +233,8 @@ START_TEST(P16_memory_that_was_never_filled_costs_nothing) {
                 (struct spot[]){ { &buf, 0 }, { &buf, 0 } });
         plan_freeze(&p, 65536);
         for (uint64_t chunk = 0; chunk < p.n_chunks; chunk += 97)
-                ck_assert_int_eq(b->ops->run_chunk(b, &p, chunk, &culprit), STATUS_BAD_FD);
+                ck_assert_int_eq(
+                        b->ops->run_chunk(b, &p, chunk, &(struct findings){ 0 }, &culprit), STATUS_BAD_FD);
         ck_assert_uint_eq(count_pages(buf.chore.fd), 0);
         ck_assert_int_eq(getrusage(RUSAGE_SELF, &after), 0);
         ck_assert_int_lt(after.ru_maxrss - before.ru_maxrss, 16384);
