@@ -27,6 +27,17 @@ void floats_expect(const struct floats *f, float value);
 /* Fills with `mine`, reduces in place under `key` (NULL: by number), and expects `all`. */
 void floats_meet(struct tutti_group *g, const char *key, struct floats *f, float mine, float all);
 
+/* A buffer of n elements of any type, all 0. */
+struct array {
+        struct tutti_buffer *buffer;
+        struct tutti_value value;
+        void *data;
+        size_t n;
+};
+
+void array_init(struct tutti *t, struct array *a, enum tutti_dtype dtype, size_t n);
+void array_deinit(struct array *a);
+
 /* --- what must be --- */
 
 #define expect_status(got, wanted)                                                                           \
