@@ -22,6 +22,13 @@ static void conductor_set_pages(struct conductor *c, const struct meeting *m, en
         }
 }
 
+/* What ran without a task had nothing to look at. */
+static struct findings conductor_found(const struct meeting *m) {
+        const struct task *t = m->task;
+        struct findings none = { 0 };
+        return t ? t->found : none;
+}
+
 /* One half's end. A lost detail (memory was short when it was made) leaves the status, which is always right.
  */
 static void conductor_tell_half(struct conductor *c, const struct meeting *m, const struct half *half) {
@@ -44,7 +51,8 @@ static void conductor_tell_half(struct conductor *c, const struct meeting *m, co
                         .op = half->signature.op,
                         .wait_ns = m->sealed_ns - half->arrived_ns,
                         .run_ns = m->done_ns - m->sealed_ns,
-                        .last_rank = m->last_rank } };
+                        .last_rank = m->last_rank,
+                        .found = conductor_found(m) } };
         conductor_reply(c, s, &reply);
 }
 
@@ -56,6 +64,32 @@ static void conductor_log_end(const struct meeting *m) {
         for (char *newline = text; (newline = strchr(newline, '\n'));)
                 *newline = ' '; /* one line of the log for one collective */
         log_notice("%s", text);
+}
+
+/* Numbers that are as asked for and, it seems, not as wanted: one line of the log for one collective. */
+static void conductor_log_findings(const struct meeting *m, const struct findings *found) {
+        const struct finding *numerics = &found->numerics, *overflow = &found->overflow;
+        if ((!numerics->n && !overflow->n) || !log_is_on(LOG_LEVEL_WARNING))
+                return;
+        const struct signature *s = &m->halves[rankset_next(&m->have, 0)]->signature;
+        char buf[512];
+        struct text t;
+        text_init(&t, buf, sizeof(buf));
+        text_add(&t, "%s/%s: %s ", m->group->job, m->group->name, kind_name(s->kind));
+        if (s->op != OP_UNSPECIFIED)
+                text_add(&t, "%s ", op_name(s->op));
+        key_print(&m->key, &t);
+        if (numerics->n)
+                text_add(&t,
+                        ": check_numerics: %llu element%s NaN or infinite, the first from R%u at index %llu "
+                        "of entry %u",
+                        (unsigned long long)numerics->n, numerics->n == 1 ? " is" : "s are", numerics->rank,
+                        (unsigned long long)numerics->index, numerics->entry);
+        if (overflow->n)
+                text_add(&t, ": check_overflow: %llu element%s wrapped, the first at index %llu of entry %u",
+                        (unsigned long long)overflow->n, overflow->n == 1 ? " has" : "s have",
+                        (unsigned long long)overflow->index, overflow->entry);
+        log_warning("%s", buf);
 }
 
 /* ENDED: tells every member, keeps the record, gives everything back. */
@@ -102,12 +136,14 @@ void conductor_run(struct conductor *c, struct meeting *m) {
         error_init(&c->error, STATUS_OK);
         rankset_for_each (rank, &m->have) {
                 c->ranks[n] = (uint32_t)rank;
+                c->weights[n] = m->halves[rank]->signature.options.weight;
                 c->entries[n++] = m->halves[rank]->entries;
         }
         const struct problem problem = { .signature = &m->halves[c->ranks[0]]->signature,
                 .n_ranks = n,
                 .ranks = c->ranks,
                 .entries = c->entries,
+                .weights = c->weights,
                 .divisor = m->divisor,
                 .n_devices = engine_n_devices(c->house.engine) };
         struct task *t = conductor_take_task(c);
@@ -120,6 +156,7 @@ void conductor_run(struct conductor *c, struct meeting *m) {
         }
         m->task = t;
         t->culprit_session = 0;
+        memset(&t->found, 0, sizeof(t->found));
         enum status status = planner_plan(c->house.planner, &problem, &t->plan, &c->error);
         if (status != STATUS_OK) {
                 conductor_refuse_sealed(c, m, status);
@@ -175,6 +212,7 @@ void conductor_task_done(struct conductor *c, struct task *t) {
                             "one worker",
                         m->group->job, m->group->name, (unsigned long long)(t->blocked_ns / 1000000));
         if (t->status == STATUS_OK) {
+                conductor_log_findings(m, &t->found);
                 rendezvous_done(c->house.rendezvous, m, STATUS_OK, NULL, c->now_ns);
         } else {
                 conductor_blame(c, m, t);

@@ -26,6 +26,7 @@ struct conductor {
         struct error error;        /* of the request at hand */
         uint32_t ranks[MAX_WORLD]; /* of the problem at hand */
         const struct entry *entries[MAX_WORLD];
+        double weights[MAX_WORLD];
 };
 
 /* Handles one packet of a session; takes of its descriptors what it needs. */

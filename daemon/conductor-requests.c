@@ -21,18 +21,18 @@ void conductor_drop_half(struct conductor *c, struct half *half) {
 /* Takes a lease on every place that this replica reads or writes. */
 static enum status conductor_lease_entry(
         struct conductor *c, const struct half *half, struct entry *e, uint32_t rank) {
-        uint64_t count, bytes = dtype_bytes(e->dtype);
+        uint64_t count;
         if (!entry_count(e, &count))
                 return error_set(&c->error, STATUS_INVALID, FIELD_SHAPE, "the shape has too many elements");
         if (signature_reads(&half->signature, rank)) {
-                enum status status = buffer_lease(
-                        c->house.buffers, half->session, &e->input, BUFFER_READ, count, bytes, &c->error);
+                enum status status = buffer_lease(c->house.buffers, half->session, &e->input, BUFFER_READ,
+                        count, dtype_bytes(e->dtype), &c->error);
                 if (status != STATUS_OK)
                         return status;
         }
         if (e->output.buffer != 0 && entry_has_destination(e, rank))
-                return buffer_lease(
-                        c->house.buffers, half->session, &e->output, BUFFER_WRITE, count, bytes, &c->error);
+                return buffer_lease(c->house.buffers, half->session, &e->output, BUFFER_WRITE, count,
+                        dtype_bytes(entry_output_dtype(e)), &c->error);
         return STATUS_OK;
 }
 

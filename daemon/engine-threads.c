@@ -102,9 +102,11 @@ static void worker_run_slice(struct worker *w, struct slice *s) {
         }
         uint64_t now_ns = begun_ns, blocked_ns = 0, cpu_ns = clock_thread_cpu_ns();
         const struct memory *culprit = NULL;
+        struct findings found = { 0 };
         enum status status = STATUS_OK;
         do {
-                status = e->backend->ops->run_chunk(e->backend, &s->task->plan, s->next_chunk++, &culprit);
+                status = e->backend->ops->run_chunk(
+                        e->backend, &s->task->plan, s->next_chunk++, &found, &culprit);
                 uint64_t then_ns = clock_now_ns();
                 if (then_ns - now_ns >= BLOCKED_LIMIT_NS) {
                         uint64_t blocked =
@@ -119,6 +121,7 @@ static void worker_run_slice(struct worker *w, struct slice *s) {
 
         engine_lock(e);
         d->busy_ns += now_ns - begun_ns;
+        findings_add(&s->task->found, &found);
         if (blocked_ns)
                 task_blocked(e, s->task, blocked_ns);
         if (status != STATUS_OK) {

@@ -205,6 +205,7 @@ void engine_start(struct engine *e, struct task *t) {
         t->status = STATUS_OK;
         t->started_ns = t->done_ns = t->blocked_ns = 0;
         t->culprit_session = t->culprit_buffer = 0;
+        t->found = (struct findings){ 0 };
         t->n_slices = t->n_open = task_n_slices(t, d->n_workers);
         e->n_open++;
         engine_lock(e);

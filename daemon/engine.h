@@ -44,7 +44,8 @@ struct task {
         enum status status; /* OK, or BAD_FD with the culprit */
         uint64_t culprit_session, culprit_buffer;
         uint64_t started_ns, done_ns;
-        uint64_t blocked_ns; /* the longest that a chunk stood still in somebody's memory; 0 below 100 ms */
+        struct findings found; /* by the checks of the plan */
+        uint64_t blocked_ns;   /* the longest that a chunk stood still in somebody's memory; 0 below 100 ms */
         /* The engine's, while it has the baton. */
         uint32_t n_slices, n_open;
         struct slice slices[MAX_WORKERS];

@@ -68,6 +68,8 @@ struct step *plan_add_step(struct plan *p, const struct step *step) {
         struct step *added = &steps[p->n_steps++];
         *added = *step;
         added->first_operand = p->n_operands;
+        if (step->output_dtype == DTYPE_UNSPECIFIED)
+                added->output_dtype = step->dtype;
         memset(&operands[p->n_operands], 0, n_new * sizeof(*operands));
         p->n_operands += n_new;
         p->has_joins |= step->kind == STEP_JOIN;
@@ -94,7 +96,8 @@ void plan_freeze(struct plan *p, uint64_t chunk_bytes) {
                 s->start_bytes = p->total_bytes;
                 s->n_bytes = s->kind == STEP_JOIN ? 0 : s->count * dtype_bytes(s->dtype);
                 p->total_bytes += s->n_bytes;
-                p->moved_bytes += s->n_bytes * ((uint64_t)s->n_inputs + s->n_outputs);
+                p->moved_bytes +=
+                        s->n_bytes * s->n_inputs + s->count * dtype_bytes(s->output_dtype) * s->n_outputs;
         }
         p->chunk_bytes = chunk_bytes;
         p->n_chunks = p->total_bytes / chunk_bytes + (p->total_bytes % chunk_bytes != 0);
@@ -144,10 +147,13 @@ bool plan_next_piece(const struct plan *p, uint64_t chunk, uint32_t *cursor, str
         return false;
 }
 
-static void print_operands(const struct operand *operands, uint32_t n, struct text *t) {
-        for (uint32_t i = 0; i < n; i++)
+static void print_operands(const struct operand *operands, uint32_t n, bool has_weights, struct text *t) {
+        for (uint32_t i = 0; i < n; i++) {
                 text_add(t, "%sR%u b%llu+%llu", i ? ", " : "", operands[i].rank,
                         (unsigned long long)operands[i].buffer, (unsigned long long)operands[i].offset_bytes);
+                if (has_weights)
+                        text_add(t, " *%g", operands[i].weight);
+        }
 }
 
 static void print_verb(const struct step *s, struct text *t) {
@@ -158,17 +164,32 @@ static void print_verb(const struct step *s, struct text *t) {
         case STEP_JOIN: text_add(t, "join"); break;
         case STEP_LIBRARY: text_add(t, "library %s", op_name(s->op)); break;
         }
-        if (s->op == OP_MEAN)
+        if (s->op == OP_MEAN && s->has_weights)
+                text_add(t, "/%g", s->total_weight);
+        else if (s->op == OP_MEAN)
                 text_add(t, "/%u", s->divisor);
+        if (s->rounding != ROUNDING_UNSPECIFIED)
+                text_add(t, " %s", rounding_name(s->rounding));
+}
+
+static void print_checks(const struct step *s, struct text *t) {
+        if (s->check_numerics)
+                text_add(t, "  check_numerics");
+        if (s->check_overflow)
+                text_add(t, "  check_overflow");
 }
 
 static void print_step(const struct plan *p, const struct step *s, struct text *t) {
         print_verb(s, t);
         if (s->kind != STEP_JOIN) {
-                text_add(t, " %s x%llu  ", dtype_name(s->dtype), (unsigned long long)s->count);
-                print_operands(plan_inputs(p, s), s->n_inputs, t);
+                text_add(t, " %s", dtype_name(s->dtype));
+                if (s->output_dtype != s->dtype)
+                        text_add(t, ">%s", dtype_name(s->output_dtype));
+                text_add(t, " x%llu  ", (unsigned long long)s->count);
+                print_operands(plan_inputs(p, s), s->n_inputs, s->has_weights, t);
                 text_add(t, " -> ");
-                print_operands(plan_outputs(p, s), s->n_outputs, t);
+                print_operands(plan_outputs(p, s), s->n_outputs, false, t);
+                print_checks(s, t);
         }
         text_add(t, "\n");
 }

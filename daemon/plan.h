@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "model/dtype.h"
 #include "model/op.h"
+#include "model/signature.h"
 
 enum step_kind {
         STEP_COPY,        /* input 0 to every output */
@@ -29,15 +30,19 @@ struct operand {
         uint64_t offset_bytes; /* in it */
         uint64_t buffer;       /* id, for printing */
         uint32_t rank;
+        double weight; /* of an input, where the step has weights */
 };
 
 struct step {
         enum step_kind kind;
         enum op op;
-        enum dtype dtype;
+        enum dtype dtype, output_dtype; /* of the outputs: unspecified becomes dtype */
+        enum rounding rounding;         /* MEAN of integers to their own type */
+        bool has_weights, check_numerics, check_overflow;
         uint32_t n_inputs, n_outputs;
         uint32_t first_operand; /* in plan->operands: inputs, then outputs */
-        uint32_t divisor;       /* of MEAN */
+        uint32_t divisor;       /* of MEAN without weights */
+        double total_weight;    /* of all inputs, where the step has weights */
         uint32_t entry;         /* of the batch, for messages */
         uint64_t count;         /* elements */
         uint64_t start_bytes;   /* where it begins in the index space; set by plan_freeze */

@@ -9,6 +9,7 @@
 #include "planner.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -227,6 +228,24 @@ static enum status refuse_kind(const struct problem *problem, struct error *err)
                 kind_name(problem->signature->kind));
 }
 
+/* Each weight is finite and not negative: its own half's check has seen to that. */
+static enum status check_weights(const struct problem *problem, struct error *err) {
+        if (!problem->signature->options.has_weight)
+                return STATUS_OK;
+        double total = problem_total_weight(problem);
+        if (isfinite(total) && (total > 0 || problem->signature->op != OP_MEAN))
+                return STATUS_OK;
+        error_init(err, STATUS_INVALID);
+        if (!isfinite(total))
+                return error_set(err, STATUS_INVALID, FIELD_OPTIONS,
+                        "the weights add up to more than f64 can hold; only their proportions matter to a "
+                        "MEAN, "
+                        "so take smaller ones");
+        return error_set(err, STATUS_INVALID, FIELD_OPTIONS,
+                "the weights of all %u contributions are 0: there is nothing to take the mean of",
+                problem->n_ranks);
+}
+
 static enum status refuse_memory(struct error *err) {
         error_init(err, STATUS_NO_MEMORY);
         return error_set(
@@ -248,6 +267,9 @@ enum status planner_plan(
         const struct algorithm *algorithm = choose(problem);
         if (!algorithm)
                 return refuse_kind(problem, err);
+        enum status status = check_weights(problem, err);
+        if (status != STATUS_OK)
+                return status;
         if (gather(p, problem) < 0)
                 return refuse_memory(err);
         sort(p);

@@ -16,14 +16,18 @@ struct draft {
 
 /* --- one value --- */
 
+static enum status refuse_value_size(struct draft *d, const char *what, const struct tutti_value *given) {
+        return refuse(d->err, STATUS_INVALID, FIELD_SIZE,
+                "the %s has struct_size %zu; begin it with TUTTI_VALUE or tutti_value_init", what,
+                given->struct_size);
+}
+
 static enum status take_value(
         struct draft *d, const char *what, const struct tutti_value *given, struct tutti_value *ret) {
         if (!given)
                 return refuse(d->err, STATUS_INVALID, FIELD_BUFFER, "the %s is NULL", what);
         if (!arguments_copy(ret, sizeof(*ret), given, given->struct_size))
-                return refuse(d->err, STATUS_INVALID, FIELD_SIZE,
-                        "the %s has struct_size %zu; begin it with TUTTI_VALUE or tutti_value_init", what,
-                        given->struct_size);
+                return refuse_value_size(d, what, given);
         if (ret->n_dims > TUTTI_MAX_DIMS)
                 return refuse(d->err, STATUS_LIMIT, FIELD_SHAPE,
                         "the %s has %u dimensions, at most %d may be", what, ret->n_dims, TUTTI_MAX_DIMS);
@@ -114,6 +118,17 @@ static enum status draft_output(struct draft *d, const struct tutti_value *given
         return place_value(d, "output", &d->output, &d->entry->output);
 }
 
+/* Where this rank brings an input and receives nothing, an output says of what dtype the others' is. */
+static enum status draft_output_dtype(struct draft *d, const struct tutti_value *given) {
+        if (!given)
+                return STATUS_OK;
+        if (!arguments_copy(&d->output, sizeof(d->output), given, given->struct_size))
+                return refuse_value_size(d, "output", given);
+        if (d->output.dtype != d->input.dtype)
+                d->entry->output_dtype = dtype_on_wire(d->output.dtype);
+        return STATUS_OK;
+}
+
 /* An output is taken only where this rank receives; that it is missing there, tuttid finds. */
 static enum status draft_values(struct draft *d, const struct tutti_entry *given) {
         const struct half *h = d->half;
@@ -126,7 +141,7 @@ static enum status draft_values(struct draft *d, const struct tutti_entry *given
         }
         bool receives = entry_has_destination(d->entry, h->g->rank);
         if (reads && (!receives || !given->output))
-                return STATUS_OK;
+                return draft_output_dtype(d, given->output);
         return draft_output(d, given->output, reads);
 }
 
@@ -157,10 +172,20 @@ void half_entry(const struct half *h, uint32_t i, struct entry *ret) {
 
 /* --- the whole --- */
 
-/* Beyond thirty years there is no deadline. */
-static enum status take_timeout(const struct half *h, struct half_timeout *ret, struct error *err) {
+static void take_timeout(double seconds, struct half_options *ret) {
+        ret->has_timeout = seconds != 0;
+        if (seconds > 0 && seconds < 1e9) /* beyond thirty years there is no deadline */
+                ret->timeout_ns = seconds < 1e-9 ? 1 : ns_of_seconds(seconds);
+}
+
+/* What this version does not know goes out as the first number beyond the list, for tuttid to refuse. */
+static enum rounding rounding_on_wire(enum tutti_rounding rounding) {
+        return (unsigned int)rounding <= ROUNDING_NEAREST ? (enum rounding)rounding : ROUNDING_NEAREST + 1;
+}
+
+static enum status take_options(const struct half *h, struct half_options *ret, struct error *err) {
         struct tutti_options options;
-        *ret = (struct half_timeout){ 0 };
+        *ret = (struct half_options){ 0 };
         if (!h->options)
                 return STATUS_OK;
         if (!arguments_copy(&options, sizeof(options), h->options, h->options->struct_size))
@@ -170,9 +195,12 @@ static enum status take_timeout(const struct half *h, struct half_timeout *ret, 
                         h->options->struct_size);
         if (options.timeout != options.timeout)
                 return refuse(err, STATUS_INVALID, FIELD_TIMEOUT, "the timeout is not a number");
-        ret->is_set = options.timeout != 0;
-        if (options.timeout > 0 && options.timeout < 1e9)
-                ret->ns = options.timeout < 1e-9 ? 1 : ns_of_seconds(options.timeout);
+        take_timeout(options.timeout, ret);
+        ret->options = (struct options){ .rounding = rounding_on_wire(options.rounding),
+                .has_weight = options.has_weight,
+                .weight = options.has_weight ? options.weight : 0,
+                .check_numerics = options.check_numerics,
+                .check_overflow = options.check_overflow };
         return STATUS_OK;
 }
 
@@ -194,9 +222,9 @@ static enum status no_memory_for_uses(struct error *err) {
                 "the list of the buffers in use does not fit into memory");
 }
 
-enum status half_check(const struct half *h, struct tutti_work *w, struct half_timeout *ret_timeout,
+enum status half_check(const struct half *h, struct tutti_work *w, struct half_options *ret_options,
         struct entry *ret_only, struct error *err) {
-        enum status status = take_timeout(h, ret_timeout, err);
+        enum status status = take_options(h, ret_options, err);
         if (status == STATUS_OK)
                 status = check_length(h, err);
         struct draft d = { .half = h, .entry = ret_only, .err = err };

@@ -20,15 +20,16 @@ struct half {
         const struct tutti_options *options;
 };
 
-/* How long it may take, in wire form. */
-struct half_timeout {
-        bool is_set;
-        uint64_t ns; /* 0: none */
+/* The caller's options, in wire form. */
+struct half_options {
+        bool has_timeout;
+        uint64_t timeout_ns; /* 0: none */
+        struct options options;
 };
 
 /* Looks at everything, before anything is sent. Gives *w the buffers it uses; where there is one entry,
  * leaves it in *ret_only. Otherwise *err says what is wrong. */
-enum status half_check(const struct half *h, struct tutti_work *w, struct half_timeout *ret_timeout,
+enum status half_check(const struct half *h, struct tutti_work *w, struct half_options *ret_options,
         struct entry *ret_only, struct error *err) MUST_USE;
 
 /* The i-th entry in wire form, of a half that was checked. */

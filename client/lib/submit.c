@@ -121,10 +121,11 @@ static void fill_request(struct passage *p) {
 }
 
 static void check(struct passage *p) {
-        struct half_timeout timeout;
-        enum status status = half_check(p->half, p->work, &timeout, &p->only, p->err);
-        p->request.submit.has_timeout = timeout.is_set;
-        p->request.submit.timeout_ns = timeout.ns;
+        struct half_options options;
+        enum status status = half_check(p->half, p->work, &options, &p->only, p->err);
+        p->request.submit.has_timeout = options.has_timeout;
+        p->request.submit.timeout_ns = options.timeout_ns;
+        p->request.submit.signature.options = options.options;
         if (status != STATUS_OK)
                 make_refused(p, status);
 }

@@ -212,6 +212,10 @@ const struct tutti_error_info *tutti_work_error(struct tutti_work *w) {
         return failure_info(f, status);
 }
 
+static struct tutti_finding show_finding(const struct finding *f) {
+        return (struct tutti_finding){ .n = f->n, .rank = f->rank, .entry = f->entry, .index = f->index };
+}
+
 void work_show_result(const struct tutti_work *w, struct tutti_result *ret) {
         const struct msg_done *done = &w->done;
         *ret = (struct tutti_result){
@@ -222,6 +226,8 @@ void work_show_result(const struct tutti_work *w, struct tutti_result *ret) {
                 .wait = (double)done->wait_ns / 1e9,
                 .run = (double)done->run_ns / 1e9,
                 .last_rank = done->last_rank,
+                .numerics = show_finding(&done->found.numerics),
+                .overflow = show_finding(&done->found.overflow),
         };
 }
 

@@ -12,9 +12,18 @@ struct problem {
         uint32_t n_ranks;
         const uint32_t *ranks;              /* [n_ranks], growing */
         const struct entry *const *entries; /* [n_ranks] -> [signature->n_entries] */
-        uint32_t divisor;                   /* of MEAN */
+        const double *weights;              /* [n_ranks], where signature->options.has_weight */
+        uint32_t divisor;                   /* of MEAN without weights */
         uint32_t n_devices;                 /* host devices */
 };
+
+/* The sum of the weights, in rank order. */
+static inline double problem_total_weight(const struct problem *problem) {
+        double total = 0;
+        for (uint32_t i = 0; i < problem->n_ranks; i++)
+                total += problem->weights[i];
+        return total;
+}
 
 struct algorithm {
         const char *name;

@@ -1,9 +1,9 @@
 /* Every input where it lies, one fused pass in rank order, the result written once to each destination.
  *
  * A reduction is one REDUCE step per entry, a broadcast one COPY step, a barrier nothing. Entries that have
- * no elements, or that nobody receives, make no step. The device is CPU:0 whatever n_devices says: all host
- * devices reach the same memory, and a destination that names a device is not accepted yet, so there is
- * nothing that would prefer another one. */
+ * no elements, or that nobody receives and nothing looks at, make no step. The device is CPU:0 whatever
+ * n_devices says: all host devices reach the same memory, and a destination that names a device is not
+ * accepted yet, so there is nothing that would prefer another one. */
 #include "algorithms/algorithm.h"
 
 #include <errno.h>
@@ -56,29 +56,40 @@ static void fill_outputs(
 static int build_step(const struct problem *problem, struct step step, uint32_t first, struct plan *plan) {
         const struct place *source =
                 step.kind == STEP_COPY ? &problem->entries[first][step.entry].input : NULL;
+        const struct options *options = &problem->signature->options;
 
         step.dtype = problem->entries[first][step.entry].dtype;
+        step.output_dtype = entry_output_dtype(&problem->entries[first][step.entry]);
+        step.check_numerics = options->check_numerics;
+        step.check_overflow = options->check_overflow;
         CHECK(entry_count(&problem->entries[first][step.entry], &step.count));
         step.n_outputs = count_outputs(problem, step.entry, source);
-        if (step.count == 0 || step.n_outputs == 0)
+        if (step.count == 0 || (step.n_outputs == 0 && !step.check_numerics && !step.check_overflow))
                 return 0;
 
         struct step *added = plan_add_step(plan, &step);
         if (!added)
                 return -ENOMEM;
         struct operand *inputs = plan_inputs(plan, added);
-        for (uint32_t i = 0; i < step.n_inputs; i++)
+        for (uint32_t i = 0; i < step.n_inputs; i++) {
                 inputs[i] =
                         operand_at(&problem->entries[first + i][step.entry].input, problem->ranks[first + i]);
+                if (step.has_weights)
+                        inputs[i].weight = problem->weights[first + i];
+        }
         fill_outputs(problem, step.entry, source, plan_outputs(plan, added));
         return 0;
 }
 
 static int build_reduce(const struct problem *problem, uint32_t e, struct plan *plan) {
         enum op op = problem->signature->op;
+        const struct options *options = &problem->signature->options;
         struct step step = {
                 .kind = STEP_REDUCE,
                 .op = op,
+                .rounding = options->rounding,
+                .has_weights = options->has_weight,
+                .total_weight = options->has_weight ? problem_total_weight(problem) : 0,
                 .divisor = op == OP_MEAN ? problem->divisor : 0,
                 .n_inputs = problem->n_ranks,
                 .entry = e,

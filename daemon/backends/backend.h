@@ -10,6 +10,7 @@
 #include <stdint.h>
 #include "base/check.h"
 #include "base/list.h"
+#include "model/finding.h"
 #include "model/status.h"
 #include "plan.h"
 #include "wire/message.h"
@@ -55,10 +56,10 @@ struct backend_ops {
         int (*thread_init)(struct backend *b);
         void (*import)(struct backend *b, struct chore *chore);
         void (*release)(struct backend *b, struct chore *chore);
-        /* Runs one chunk of a frozen plan to completion. OK, or BAD_FD with *ret_culprit where a client's
-         * memory failed under it. */
+        /* Runs one chunk of a frozen plan to completion. What the checks of its steps find is added to
+         * *found. OK, or BAD_FD with *ret_culprit where a client's memory failed under it. */
         enum status (*run_chunk)(struct backend *b, const struct plan *plan, uint64_t chunk,
-                const struct memory **ret_culprit);
+                struct findings *found, const struct memory **ret_culprit);
         /* Why it is less than it could be, or NULL: a line of `tuttictl status` ("unguarded: userfaultfd is
          * denied"). */
         const char *(*fallback)(const struct backend *b);

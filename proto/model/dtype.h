@@ -32,6 +32,11 @@ const char *dtype_name(enum dtype dtype);
 
 bool dtype_is_integer(enum dtype dtype);
 bool dtype_is_float(enum dtype dtype);
+bool dtype_is_complex(enum dtype dtype);
 
-/* Whether this version of tuttid combines and moves it: u8 i32 i64 f16 bf16 f32 f64. */
+/* Whether this version of tuttid combines and moves it: all that have a name. */
 bool dtype_is_supported(enum dtype dtype);
+
+/* The float type that MEAN of an integer type can go to: f32 for 8 and 16 bits, f64 for 32 and 64.
+ * DTYPE_UNSPECIFIED when it is no integer type. */
+enum dtype dtype_of_integer_mean(enum dtype dtype);

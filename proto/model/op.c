@@ -34,13 +34,28 @@ const char *op_name(enum op op) {
 }
 
 bool op_is_supported(enum op op, enum dtype dtype) {
-        if (!dtype_is_supported(dtype))
-                return false;
-        if (op == OP_MEAN)
-                return dtype_is_float(dtype);
-        return op == OP_SUM || op == OP_MIN || op == OP_MAX;
+        bool is_float = dtype_is_float(dtype), is_integer = dtype_is_integer(dtype);
+        switch (op) {
+        case OP_SUM:
+        case OP_PROD: return is_float || is_integer || dtype_is_complex(dtype);
+        case OP_MEAN: return is_float || dtype_is_complex(dtype);
+        case OP_MIN:
+        case OP_MAX: return is_float || is_integer;
+        case OP_BAND:
+        case OP_BOR:
+        case OP_BXOR: return is_integer;
+        case OP_LAND:
+        case OP_LOR: return dtype == DTYPE_BOOL;
+        case OP_UNSPECIFIED:
+        case N_OP: break;
+        }
+        return false;
 }
 
 const char *op_supported_text(void) {
-        return "SUM, MIN, MAX on u8 i32 i64 f16 bf16 f32 f64; MEAN on f16 bf16 f32 f64";
+        return "SUM, MEAN, PROD, MIN, MAX on f16 bf16 f32 f64; SUM, PROD, MIN, MAX, BAND, BOR, BXOR on u8 i8 "
+               "u16 "
+               "i16 u32 i32 u64 i64, and MEAN with a rounding or a float output; SUM, MEAN, PROD on c64 "
+               "c128; "
+               "LAND, LOR on bool";
 }

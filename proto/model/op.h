@@ -33,8 +33,9 @@ enum op {
 const char *kind_name(enum kind kind); /* "reduce", "batch_reduce", ...; never NULL */
 const char *op_name(enum op op);       /* "SUM", ...; never NULL */
 
-/* Whether tuttid computes `op` on `dtype`: SUM MIN MAX on every supported dtype, MEAN on floats. */
+/* Whether tuttid computes `op` on `dtype`, with nothing else said. MEAN of integers needs a rounding or a
+ * float output, so it is not among them. */
 bool op_is_supported(enum op op, enum dtype dtype);
 
-/* What op_is_supported allows, as a sentence for an error: "SUM, MIN, MAX on u8 i32 ...; MEAN on f16 ...". */
+/* All that works, as a sentence for an error: "SUM, MEAN, ... on f16 bf16 f32 f64; ...". */
 const char *op_supported_text(void);

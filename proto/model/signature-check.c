@@ -3,8 +3,9 @@
 #include "model/signature.h"
 
 #include <inttypes.h>
+#include <math.h>
 
-#define DTYPES_TEXT "u8 i32 i64 f16 bf16 f32 f64"
+#define DTYPES_TEXT "u8 i8 u16 i16 u32 i32 u64 i64 f16 bf16 f32 f64 bool c64 c128"
 
 /* The half under check, and whose it is. */
 struct half_view {
@@ -50,8 +51,9 @@ static enum status check_op(const struct half_view *v) {
         }
         if (s->op == OP_UNSPECIFIED)
                 return error_set(v->err, STATUS_INVALID, FIELD_OP,
-                        "there is no default op: say SUM, MEAN, MIN or MAX");
-        if (!op_is_supported(s->op, DTYPE_F32))
+                        "there is no default op: say SUM, MEAN, PROD, MIN, MAX, BAND, BOR, BXOR, LAND or "
+                        "LOR");
+        if ((unsigned int)s->op >= N_OP)
                 return error_set(v->err, STATUS_UNSUPPORTED, FIELD_OP, "%s is not done; what works: %s",
                         op_name(s->op), op_supported_text());
         return STATUS_OK;
@@ -69,14 +71,8 @@ static enum status check_root(const struct half_view *v) {
 /* What was asked for that this version does not do; NULL: nothing. `reproducible` and RING name what the host
  * does anyway: the pass in rank order. */
 static const char *option_not_done(const struct options *o) {
-        if (o->rounding != ROUNDING_UNSPECIFIED)
-                return "a rounding (trunc, floor, nearest)";
-        if (o->has_weight)
-                return "a weight";
-        if (o->check_numerics)
-                return "check_numerics";
-        if (o->check_overflow)
-                return "check_overflow";
+        if ((unsigned int)o->rounding > ROUNDING_NEAREST)
+                return "a rounding other than trunc, floor and nearest";
         if (o->has_algorithm)
                 return "a named algorithm";
         if (o->has_packing)
@@ -90,11 +86,33 @@ static const char *option_not_done(const struct options *o) {
         return "an implementation other than AUTO and RING";
 }
 
-static enum status check_options(const struct half_view *v) {
-        const char *what = option_not_done(&v->signature->options);
-        if (!what)
+/* A weight of 0 leaves a contribution out. */
+static enum status check_weight(const struct half_view *v) {
+        const struct options *o = &v->signature->options;
+        enum op op = v->signature->op;
+        if (!o->has_weight)
                 return STATUS_OK;
-        return error_set(v->err, STATUS_UNSUPPORTED, FIELD_OPTIONS, "%s is not done; leave it out", what);
+        if (op != OP_SUM && op != OP_MEAN)
+                return error_set(v->err, STATUS_INVALID, FIELD_OPTIONS,
+                        "a weight is for SUM and MEAN, not for %s; leave it out",
+                        is_reduction(v->signature->kind) ? op_name(op) : kind_name(v->signature->kind));
+        if (!isfinite(o->weight) || o->weight < 0)
+                return error_set(v->err, STATUS_INVALID, FIELD_OPTIONS,
+                        "the weight of R%" PRIu32 " is %g; it must be 0 or a positive finite number", v->rank,
+                        o->weight);
+        return STATUS_OK;
+}
+
+static enum status check_options(const struct half_view *v) {
+        const struct options *o = &v->signature->options;
+        const char *what = option_not_done(o);
+        if (what)
+                return error_set(
+                        v->err, STATUS_UNSUPPORTED, FIELD_OPTIONS, "%s is not done; leave it out", what);
+        if (o->rounding != ROUNDING_UNSPECIFIED && v->signature->op != OP_MEAN)
+                return error_set(v->err, STATUS_INVALID, FIELD_OPTIONS,
+                        "a rounding is for MEAN of integers; leave it out");
+        return check_weight(v);
 }
 
 static enum status check_length(const struct half_view *v) {
@@ -128,24 +146,63 @@ static enum status check_dtype(const struct half_view *v, const struct entry *e)
                 return error_set(v->err, STATUS_UNSUPPORTED, FIELD_DTYPE, "%s is not done; what works: %s",
                         dtype_name(e->dtype),
                         is_reduction(v->signature->kind) ? op_supported_text() : DTYPES_TEXT);
-        if (e->output_dtype != DTYPE_UNSPECIFIED && e->output_dtype != e->dtype)
-                return error_set(v->err, STATUS_UNSUPPORTED, FIELD_OUTPUT_DTYPE,
-                        "an output dtype (%s) other than the input's (%s) is not done; leave it out",
-                        dtype_name(e->output_dtype), dtype_name(e->dtype));
         return STATUS_OK;
 }
 
-static enum status check_op_on_dtype(const struct half_view *v, const struct entry *e) {
-        enum op op = v->signature->op;
-        if (!is_reduction(v->signature->kind) || op_is_supported(op, e->dtype))
+/* The only result of another type than its inputs. */
+static bool is_integer_mean(const struct half_view *v, const struct entry *e) {
+        return is_reduction(v->signature->kind) && v->signature->op == OP_MEAN && dtype_is_integer(e->dtype);
+}
+
+static enum status check_output_dtype(const struct half_view *v, const struct entry *e) {
+        enum dtype output = entry_output_dtype(e);
+        if (output == e->dtype || (is_integer_mean(v, e) && output == dtype_of_integer_mean(e->dtype)))
                 return STATUS_OK;
-        if (op == OP_MEAN && dtype_is_integer(e->dtype))
-                return error_set(v->err, STATUS_UNSUPPORTED, FIELD_OP,
-                        "MEAN of %s needs a float output or a named rounding (trunc, floor, nearest), and "
-                        "this version does neither; hand in f32 or f64, or take SUM and divide",
-                        dtype_name(e->dtype));
-        return error_set(v->err, STATUS_UNSUPPORTED, FIELD_OP, "%s on %s is not done; what works: %s",
-                op_name(op), dtype_name(e->dtype), op_supported_text());
+        if (is_integer_mean(v, e))
+                return error_set(v->err, STATUS_UNSUPPORTED, FIELD_OUTPUT_DTYPE,
+                        "MEAN of %s goes to %s, or with a rounding (trunc, floor, nearest) to %s, not to %s",
+                        dtype_name(e->dtype), dtype_name(dtype_of_integer_mean(e->dtype)),
+                        dtype_name(e->dtype), dtype_name(output));
+        return error_set(v->err, STATUS_UNSUPPORTED, FIELD_OUTPUT_DTYPE,
+                "an output dtype (%s) other than the input's (%s) is done for MEAN of integers alone; leave "
+                "it "
+                "out",
+                dtype_name(output), dtype_name(e->dtype));
+}
+
+/* Exactly one of a rounding and a float output says what becomes of the fraction. */
+static enum status check_integer_mean(const struct half_view *v, const struct entry *e) {
+        bool has_rounding = v->signature->options.rounding != ROUNDING_UNSPECIFIED;
+        bool is_to_float = entry_output_dtype(e) != e->dtype;
+        if (has_rounding != is_to_float)
+                return STATUS_OK;
+        if (has_rounding)
+                return error_set(v->err, STATUS_INVALID, FIELD_OPTIONS,
+                        "MEAN of %s to %s needs no rounding; leave it out, or take an output of %s",
+                        dtype_name(e->dtype), dtype_name(entry_output_dtype(e)), dtype_name(e->dtype));
+        return error_set(v->err, STATUS_UNSUPPORTED, FIELD_OP,
+                "MEAN of %s needs a named rounding (trunc, floor, nearest) or an output of %s; nothing is "
+                "rounded unasked",
+                dtype_name(e->dtype), dtype_name(dtype_of_integer_mean(e->dtype)));
+}
+
+static enum status check_op_on_dtype(const struct half_view *v, const struct entry *e) {
+        const struct options *o = &v->signature->options;
+        enum op op = v->signature->op;
+        if (!is_reduction(v->signature->kind))
+                return STATUS_OK;
+        if (o->has_weight && !dtype_is_float(e->dtype))
+                return error_set(v->err, STATUS_UNSUPPORTED, FIELD_OPTIONS,
+                        "a weight on %s is not done; f16 bf16 f32 f64 can be weighted", dtype_name(e->dtype));
+        if (is_integer_mean(v, e))
+                return check_integer_mean(v, e);
+        if (!op_is_supported(op, e->dtype))
+                return error_set(v->err, STATUS_UNSUPPORTED, FIELD_OP, "%s on %s is not done; what works: %s",
+                        op_name(op), dtype_name(e->dtype), op_supported_text());
+        if (o->rounding != ROUNDING_UNSPECIFIED)
+                return error_set(v->err, STATUS_INVALID, FIELD_OPTIONS,
+                        "a rounding is for MEAN of integers, not of %s; leave it out", dtype_name(e->dtype));
+        return STATUS_OK;
 }
 
 static enum status check_layout(const struct half_view *v, const struct entry *e) {
@@ -165,8 +222,10 @@ static enum status check_shape(const struct half_view *v, const struct entry *e)
                 return error_set(
                         v->err, STATUS_LIMIT, FIELD_SHAPE, "too many dimensions; join neighbouring ones");
         }
+        size_t in_bytes = dtype_bytes(e->dtype), out_bytes = dtype_bytes(entry_output_dtype(e));
         uint64_t n, n_bytes;
-        if (entry_count(e, &n) && !__builtin_mul_overflow(n, dtype_bytes(e->dtype), &n_bytes) &&
+        if (entry_count(e, &n) &&
+                !__builtin_mul_overflow(n, in_bytes > out_bytes ? in_bytes : out_bytes, &n_bytes) &&
                 n_bytes <= INT64_MAX)
                 return STATUS_OK;
         return error_set(v->err, STATUS_LIMIT, FIELD_SHAPE,
@@ -222,6 +281,8 @@ static enum status check_places(const struct half_view *v, uint32_t i) {
 static enum status check_entry(const struct half_view *v, uint32_t i) {
         const struct entry *e = &v->entries[i];
         enum status status = check_dtype(v, e);
+        if (status == STATUS_OK)
+                status = check_output_dtype(v, e);
         if (status == STATUS_OK)
                 status = check_op_on_dtype(v, e);
         if (status == STATUS_OK)

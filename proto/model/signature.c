@@ -21,6 +21,10 @@ bool entry_count(const struct entry *e, uint64_t *ret) {
         return true;
 }
 
+enum dtype entry_output_dtype(const struct entry *e) {
+        return e->output_dtype == DTYPE_UNSPECIFIED ? e->dtype : e->output_dtype;
+}
+
 bool entry_has_destination(const struct entry *e, unsigned int rank) {
         switch (e->destination) {
         case DESTINATION_ALL: return true;
@@ -61,10 +65,6 @@ uint64_t signature_bytes(const struct signature *s, const struct entry *entries)
 }
 
 /* --- comparing two halves --- */
-
-static enum dtype effective_output(const struct entry *e) {
-        return e->output_dtype == DTYPE_UNSPECIFIED ? e->dtype : e->output_dtype;
-}
 
 static struct rankset destination_set(const struct entry *e) {
         if (e->destination == DESTINATION_RANKS)
@@ -120,7 +120,7 @@ static enum field compare_heads(const struct signature *a, const struct signatur
 static enum field compare_entries(const struct entry *a, const struct entry *b) {
         if (a->dtype != b->dtype)
                 return FIELD_DTYPE;
-        if (effective_output(a) != effective_output(b))
+        if (entry_output_dtype(a) != entry_output_dtype(b))
                 return FIELD_OUTPUT_DTYPE;
         if (a->layout != b->layout)
                 return FIELD_LAYOUT;
@@ -171,7 +171,7 @@ static void print_destinations(const struct entry *e, struct text *t) {
         text_add(t, "unspecified");
 }
 
-static const char *rounding_name(enum rounding rounding) {
+const char *rounding_name(enum rounding rounding) {
         switch (rounding) {
         case ROUNDING_UNSPECIFIED: return "unspecified";
         case ROUNDING_TRUNC: return "trunc";
@@ -224,7 +224,7 @@ static void print_options(const struct options *o, struct text *t) {
 
 static void print_entry_field(const struct entry *e, enum field field, struct text *t) {
         if (field == FIELD_OUTPUT_DTYPE)
-                text_add(t, "%s", dtype_name(effective_output(e)));
+                text_add(t, "%s", dtype_name(entry_output_dtype(e)));
         else if (field == FIELD_LAYOUT)
                 text_add(t, "%s", e->layout == LAYOUT_SPARSE ? "sparse" : "dense");
         else if (field == FIELD_DESTINATIONS)

@@ -58,9 +58,9 @@ struct entry {
 };
 
 struct options {
-        enum rounding rounding;
-        bool has_weight;
-        double weight;
+        enum rounding rounding; /* MEAN of integers to their own type */
+        bool has_weight;        /* SUM and MEAN of floats */
+        double weight;          /* this replica's; 0: its values are not looked at */
         bool check_numerics, check_overflow, reproducible;
         enum implementation implementation;
         bool has_algorithm,
@@ -80,6 +80,9 @@ struct signature {
 /* Elements of an entry; false when the product reaches 2^63, or when there are more than MAX_DIMS dimensions.
  */
 bool entry_count(const struct entry *e, uint64_t *ret);
+
+/* The dtype of the result. */
+enum dtype entry_output_dtype(const struct entry *e);
 
 /* Whether `rank` receives the result. KIND_BROADCAST and reductions alike. */
 bool entry_has_destination(const struct entry *e, unsigned int rank);
@@ -102,6 +105,8 @@ enum field signature_compare(const struct signature *a, const struct entry *a_en
 /* What a half says of `field` (of entry `entry`), for people: "f32[1024,10]", "SUM", "root 1", "R0 R2". */
 void signature_print_field(const struct signature *s, const struct entry *entries, enum field field,
         int32_t entry, struct text *t);
+
+const char *rounding_name(enum rounding rounding); /* "trunc", ...; never NULL */
 
 /* "f32[1024,10]". */
 void entry_print(const struct entry *e, struct text *t);

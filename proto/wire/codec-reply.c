@@ -138,15 +138,40 @@ static struct msg_joined joined_in(const Tutti__V1__Joined *m) {
         };
 }
 
-static void done_out(const struct msg_done *d, Tutti__V1__Done *m, uint8_t bytes[MAX_WORLD / 8]) {
+/* NULL where nothing was found. */
+static Tutti__V1__Finding *finding_out(const struct finding *f, Tutti__V1__Finding *m) {
+        tutti__v1__finding__init(m);
+        m->n = f->n;
+        m->rank = f->rank;
+        m->entry = f->entry;
+        m->index = f->index;
+        return f->n ? m : NULL;
+}
+
+static struct finding finding_in(const Tutti__V1__Finding *m) {
+        if (!m || m->n == 0)
+                return (struct finding){ 0 };
+        return (struct finding){ .n = m->n, .rank = m->rank, .entry = m->entry, .index = m->index };
+}
+
+struct done_box {
+        Tutti__V1__Done message;
+        Tutti__V1__Finding numerics, overflow;
+        uint8_t contributors[MAX_WORLD / 8];
+};
+
+static void done_out(const struct msg_done *d, struct done_box *box) {
+        Tutti__V1__Done *m = &box->message;
         tutti__v1__done__init(m);
         m->collective = d->collective;
-        m->contributors = ranks_out(&d->contributors, bytes);
+        m->contributors = ranks_out(&d->contributors, box->contributors);
         m->n_contributors = d->n_contributors;
         m->op = (Tutti__V1__Op)d->op;
         m->wait_ns = d->wait_ns;
         m->run_ns = d->run_ns;
         m->last_rank = d->last_rank;
+        m->numerics = finding_out(&d->found.numerics, &box->numerics);
+        m->overflow = finding_out(&d->found.overflow, &box->overflow);
 }
 
 static int done_in(const Tutti__V1__Done *m, struct msg_done *ret) {
@@ -155,7 +180,8 @@ static int done_in(const Tutti__V1__Done *m, struct msg_done *ret) {
                 .op = op_in((int)m->op),
                 .wait_ns = m->wait_ns,
                 .run_ns = m->run_ns,
-                .last_rank = m->last_rank };
+                .last_rank = m->last_rank,
+                .found = { finding_in(m->numerics), finding_in(m->overflow) } };
         return ranks_in(&m->contributors, &ret->contributors) ? 0 : -EPROTO;
 }
 
@@ -253,10 +279,7 @@ int codec_decode_reply(const void *bytes, size_t n_bytes, struct arena *arena, s
 union body_box {
         Tutti__V1__Welcome welcome;
         Tutti__V1__Joined joined;
-        struct {
-                Tutti__V1__Done message;
-                uint8_t contributors[MAX_WORLD / 8];
-        } done;
+        struct done_box done;
         struct rows_box rows;
 };
 
@@ -275,7 +298,7 @@ static bool body_out(const struct reply *r, struct arena *scratch, union body_bo
                 m->joined = &box->joined;
                 break;
         case REPLY_DONE:
-                done_out(&r->done, &box->done.message, box->done.contributors);
+                done_out(&r->done, &box->done);
                 m->body_case = TUTTI__V1__REPLY__BODY_DONE;
                 m->done = &box->done.message;
                 break;

@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include "model/error.h"
+#include "model/finding.h"
 #include "model/key.h"
 #include "model/op.h"
 #include "model/rankset.h"
@@ -159,6 +160,7 @@ struct msg_done {
         enum op op;
         uint64_t wait_ns, run_ns;
         uint32_t last_rank;
+        struct findings found;
 };
 
 enum row_type {

@@ -368,7 +368,8 @@ static void expect_idle(const char *who, const struct usage *before, const struc
                         n_slices, IDLE_SECONDS);
         ck_assert_double_gt(before->seconds, 0); /* it has worked before */
         ck_assert_double_le(share, IDLE_LIMIT);
-        ck_assert_uint_le(n_slices, MAX_WAKEUPS);
+        if (unit_scale() <= 1) /* the thread sanitizer has a thread of its own that ticks */
+                ck_assert_uint_le(n_slices, MAX_WAKEUPS);
 }
 
 START_TEST(P22_H3_idle_tuttid_and_idle_clients_sleep) {

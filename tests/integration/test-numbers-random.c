@@ -10,7 +10,7 @@
 #include "replica.h"
 #include "unit.h"
 
-#define MAX_WORLD   6
+#define MOST_RANKS  6
 #define N_CASES     60 /* for each world size */
 #define MAX_BATCH   8
 #define N_BUFFERS   2
@@ -40,7 +40,8 @@ struct item {
         enum tutti_dtype dtype;
         uint32_t n_dims;
         uint64_t shape[TUTTI_MAX_DIMS];
-        size_t n_bytes, count;
+        size_t n_bytes, n_out_bytes, count;
+        enum tutti_dtype out_dtype;
         bool is_in_place;
         int shares; /* the input is that of this earlier item; -1: its own */
         struct tutti_destinations destinations;
@@ -52,14 +53,22 @@ enum verb { ALL_REDUCE, REDUCE, BROADCAST, BATCH };
 struct test_case {
         enum verb verb;
         enum tutti_op op;
+        bool is_integer_mean, has_weights, is_checked;
+        enum tutti_rounding rounding; /* of a mean of integers; unspecified: to floats */
+        double weights[MOST_RANKS];
         uint32_t root, n_items;
         struct item items[MAX_BATCH];
 };
 
-static enum tutti_dtype roll_dtype(struct dice *d, enum tutti_op op) {
-        static const enum tutti_dtype dtypes[] = { TUTTI_F16, TUTTI_BF16, TUTTI_F32, TUTTI_F64, TUTTI_U8,
-                TUTTI_I32, TUTTI_I64 };
-        return dtypes[roll(d, op == TUTTI_MEAN ? 4 : 7)];
+/* What the op can do, in the way that the case asks for. */
+static enum tutti_dtype roll_dtype(struct dice *d, const struct test_case *c) {
+        for (;;) {
+                enum dtype dtype = DTYPE_U8 + (enum dtype)roll(d, N_DTYPE - DTYPE_U8);
+                if (c->is_integer_mean   ? dtype_is_integer(dtype)
+                        : c->has_weights ? dtype_is_float(dtype)
+                                         : op_is_supported((enum op)c->op, dtype))
+                        return (enum tutti_dtype)dtype;
+        }
 }
 
 /* Small dimensions, now and then a large one or none at all. */
@@ -78,6 +87,7 @@ static void roll_shape(struct dice *d, struct item *item) {
                 item->count *= dim;
         }
         item->n_bytes = item->count * tutti_dtype_bytes(item->dtype);
+        item->n_out_bytes = item->count * tutti_dtype_bytes(item->out_dtype);
 }
 
 static void roll_destinations(struct dice *d, uint32_t world, struct tutti_destinations *ret) {
@@ -90,9 +100,13 @@ static void roll_destinations(struct dice *d, uint32_t world, struct tutti_desti
 }
 
 static void roll_item(struct dice *d, const struct test_case *c, uint32_t world, struct item *ret) {
-        *ret = (struct item){ .dtype = roll_dtype(d, c->op), .shares = -1, .seed = roll(d, UINT64_MAX) };
+        *ret = (struct item){ .dtype = roll_dtype(d, c), .shares = -1, .seed = roll(d, UINT64_MAX) };
+        ret->out_dtype = ret->dtype;
+        if (c->is_integer_mean && !c->rounding)
+                ret->out_dtype = (enum tutti_dtype)dtype_of_integer_mean((enum dtype)ret->dtype);
         roll_shape(d, ret);
-        ret->is_in_place = roll_is(d, 2);
+        ret->is_in_place =
+                roll_is(d, 2) && tutti_dtype_bytes(ret->dtype) == tutti_dtype_bytes(ret->out_dtype);
         if (c->verb == REDUCE || c->verb == BATCH)
                 roll_destinations(d, world, &ret->destinations);
         /* An input may be used twice where nothing is written into it. */
@@ -106,21 +120,33 @@ static void roll_item(struct dice *d, const struct test_case *c, uint32_t world,
         ret->shares = (int)other;
 }
 
+/* Now and then what only options ask for: means of integers, weights, checks. */
+static void roll_options(struct dice *d, uint32_t world, struct test_case *c) {
+        c->is_integer_mean = c->op == TUTTI_MEAN && roll_is(d, 3);
+        c->has_weights = !c->is_integer_mean && c->op <= TUTTI_MEAN && roll_is(d, 3);
+        c->rounding = c->is_integer_mean ? (enum tutti_rounding)roll(d, 4) : TUTTI_ROUNDING_UNSPECIFIED;
+        c->is_checked = roll_is(d, 4);
+        for (uint32_t rank = 0; rank < world; rank++)
+                c->weights[rank] = (double)roll(d, 5) / 7;
+        c->weights[roll(d, world)] = 1;
+}
+
 static void roll_case(struct dice *d, uint32_t world, struct test_case *ret) {
-        static const enum tutti_op ops[] = { TUTTI_SUM, TUTTI_MEAN, TUTTI_MIN, TUTTI_MAX };
-        *ret = (struct test_case){
-                .verb = (enum verb)roll(d, 4), .op = ops[roll(d, 4)], .root = (uint32_t)roll(d, world)
-        };
+        *ret = (struct test_case){ .verb = (enum verb)roll(d, 4),
+                .op = TUTTI_SUM + (enum tutti_op)roll(d, TUTTI_LOR),
+                .root = (uint32_t)roll(d, world) };
         uint32_t n = ret->verb == BATCH ? 1 + (uint32_t)roll(d, MAX_BATCH) : 1;
         if (ret->verb == BROADCAST)
                 ret->op = TUTTI_SUM; /* any type will do */
+        else
+                roll_options(d, world, ret);
         for (; ret->n_items < n; ret->n_items++)
                 roll_item(d, ret, world, &ret->items[ret->n_items]);
 }
 
 /* --- one replica's memory --- */
 
-struct place {
+struct spot {
         uint32_t buffer;
         size_t offset;
 };
@@ -131,7 +157,7 @@ struct bench {
         struct tutti_buffer *buffers[N_BUFFERS];
         uint8_t *memory[N_BUFFERS], *expected[N_BUFFERS];
         size_t used[N_BUFFERS];
-        struct place inputs[MAX_BATCH], outputs[MAX_BATCH];
+        struct spot inputs[MAX_BATCH], outputs[MAX_BATCH];
         struct dice dice; /* of this replica alone */
 };
 
@@ -152,17 +178,17 @@ static void bench_deinit(struct bench *b) {
 }
 
 /* Anywhere behind what is there: with a gap of its own, aligned to nothing but the element. */
-static struct place bench_place(struct bench *b, const struct item *item) {
-        size_t element = tutti_dtype_bytes(item->dtype);
-        struct place p = { .buffer = (uint32_t)roll(&b->dice, N_BUFFERS) };
+static struct spot bench_place(struct bench *b, enum tutti_dtype dtype, size_t count) {
+        size_t element = tutti_dtype_bytes(dtype);
+        struct spot p = { .buffer = (uint32_t)roll(&b->dice, N_BUFFERS) };
         size_t at = b->used[p.buffer] + 64 + roll(&b->dice, 500);
         p.offset = (at + element - 1) / element * element;
-        b->used[p.buffer] = p.offset + item->n_bytes;
+        b->used[p.buffer] = p.offset + count * element;
         ck_assert_uint_le(b->used[p.buffer] + 64, ARENA_BYTES);
         return p;
 }
 
-static uint8_t *bench_at(const struct bench *b, struct place p) {
+static uint8_t *bench_at(const struct bench *b, struct spot p) {
         return b->memory[p.buffer] + p.offset;
 }
 
@@ -187,8 +213,10 @@ static void bench_lay_out(struct bench *b, const struct test_case *c) {
                 b->used[i] = 0;
         for (uint32_t i = 0; i < c->n_items; i++) {
                 const struct item *item = &c->items[i];
-                b->inputs[i] = item->shares >= 0 ? b->inputs[item->shares] : bench_place(b, item);
-                b->outputs[i] = item->is_in_place ? b->inputs[i] : bench_place(b, item);
+                b->inputs[i] = item->shares >= 0 ? b->inputs[item->shares]
+                                                 : bench_place(b, item->dtype, item->count);
+                b->outputs[i] =
+                        item->is_in_place ? b->inputs[i] : bench_place(b, item->out_dtype, item->count);
         }
         for (int i = 0; i < N_BUFFERS; i++)
                 memset(b->memory[i], 0xa5, b->used[i] + 64);
@@ -201,49 +229,65 @@ static void bench_lay_out(struct bench *b, const struct test_case *c) {
 
 /* --- running a case --- */
 
-static struct tutti_value value_at(const struct bench *b, const struct item *item, struct place p) {
-        struct tutti_value v = TUTTI_VALUE(.buffer = b->buffers[p.buffer], .offset = p.offset,
-                .dtype = item->dtype, .n_dims = item->n_dims);
+static struct tutti_value value_at(
+        const struct bench *b, const struct item *item, struct spot p, enum tutti_dtype dtype) {
+        struct tutti_value v = TUTTI_VALUE(.buffer = b->buffers[p.buffer], .offset = p.offset, .dtype = dtype,
+                .n_dims = item->n_dims);
         memcpy(v.shape, item->shape, sizeof(v.shape));
         return v;
 }
 
-/* Where this rank is no destination, it may name an output or not. */
+/* Where this rank is no destination, it may name an output or not, unless that is what says the dtype. */
 static bool names_output(struct bench *b, const struct test_case *c, const struct item *item) {
-        return receives(c, item, b->me->rank) || roll_is(&b->dice, 2);
+        return receives(c, item, b->me->rank) || item->out_dtype != item->dtype || roll_is(&b->dice, 2);
 }
 
-static enum tutti_status run_batch(struct bench *b, const struct test_case *c) {
+static enum tutti_status start_batch(struct bench *b, const struct test_case *c,
+        const struct tutti_options *options, struct tutti_work **ret) {
         struct tutti_value in[MAX_BATCH], out[MAX_BATCH];
         struct tutti_entry entries[MAX_BATCH];
         for (uint32_t i = 0; i < c->n_items; i++) {
                 const struct item *item = &c->items[i];
-                in[i] = value_at(b, item, b->inputs[i]);
-                out[i] = value_at(b, item, b->outputs[i]);
+                in[i] = value_at(b, item, b->inputs[i], item->dtype);
+                out[i] = value_at(b, item, b->outputs[i], item->out_dtype);
                 entries[i] = TUTTI_ENTRY(.input = &in[i], .output = names_output(b, c, item) ? &out[i] : NULL,
                         .destinations = item->destinations);
         }
-        return tutti_batch_reduce(b->group, NULL, c->op, entries, c->n_items);
+        return tutti_batch_reduce_start(b->group, NULL, c->op, entries, c->n_items, options, ret);
 }
 
-static enum tutti_status run_case(struct bench *b, const struct test_case *c) {
+static enum tutti_status start_case(struct bench *b, const struct test_case *c,
+        const struct tutti_options *options, struct tutti_work **ret) {
         const struct item *item = &c->items[0];
-        struct tutti_value in = value_at(b, item, b->inputs[0]), out = value_at(b, item, b->outputs[0]);
+        struct tutti_value in = value_at(b, item, b->inputs[0], item->dtype),
+                           out = value_at(b, item, b->outputs[0], item->out_dtype);
         switch (c->verb) {
-        case ALL_REDUCE: return tutti_all_reduce(b->group, NULL, c->op, &in, &out);
+        case ALL_REDUCE: return tutti_all_reduce_start(b->group, NULL, c->op, &in, &out, options, ret);
         case REDUCE:
-                return tutti_reduce(b->group, NULL, c->op, &in, names_output(b, c, item) ? &out : NULL,
-                        &item->destinations);
-        case BROADCAST: return tutti_broadcast(b->group, NULL, c->root, &in);
-        case BATCH: return run_batch(b, c);
+                return tutti_reduce_start(b->group, NULL, c->op, &in, names_output(b, c, item) ? &out : NULL,
+                        &item->destinations, options, ret);
+        case BROADCAST: return tutti_broadcast_start(b->group, NULL, c->root, &in, options, ret);
+        case BATCH: return start_batch(b, c, options, ret);
         }
         return TUTTI_INTERNAL;
+}
+
+static void run_case(struct bench *b, const struct test_case *c, uint64_t seed) {
+        const struct tutti_options options = TUTTI_OPTIONS(.rounding = c->rounding,
+                .has_weight = c->has_weights, .weight = c->weights[b->me->rank],
+                .check_numerics = c->is_checked, .check_overflow = c->is_checked);
+        struct tutti_work *w;
+        expect_status(start_case(b, c, &options, &w), TUTTI_OK);
+        enum tutti_status status = tutti_work_wait(w, -1);
+        ck_assert_msg(
+                status == TUTTI_OK, "case %llu: %s", (unsigned long long)seed, tutti_work_error(w)->text);
+        tutti_work_free(w);
 }
 
 /* --- judging it --- */
 
 static void compute(const struct test_case *c, const struct item *item, uint32_t world, void *ret) {
-        void *inputs[MAX_WORLD];
+        void *inputs[MOST_RANKS];
         if (c->verb == BROADCAST) {
                 fill_input(item, c->root, ret);
                 return;
@@ -253,32 +297,39 @@ static void compute(const struct test_case *c, const struct item *item, uint32_t
                 ck_assert_ptr_nonnull(inputs[rank]);
                 fill_input(item, rank, inputs[rank]);
         }
-        oracle_reduce((enum op)c->op, (enum dtype)item->dtype, (const void *const *)inputs, world, ret,
-                item->count, world);
+        const void *const *in = (const void *const *)inputs;
+        enum dtype dtype = (enum dtype)item->dtype;
+        if (c->is_integer_mean)
+                oracle_mean_of_integers(
+                        dtype, (enum rounding)c->rounding, in, world, ret, item->count, world);
+        else if (c->has_weights)
+                oracle_weighted((enum op)c->op, dtype, in, c->weights, world, ret, item->count);
+        else
+                oracle_reduce((enum op)c->op, dtype, in, world, ret, item->count, world);
         for (uint32_t rank = 0; rank < world; rank++)
                 free(inputs[rank]);
 }
 
 static void describe(const struct test_case *c, const struct item *item, char *buf, size_t size) {
         static const char *const verbs[] = { "all_reduce", "reduce", "broadcast", "batch" };
-        snprintf(buf, size, "%s of op %d, %u values; this one %s, %zu elements%s", verbs[c->verb], (int)c->op,
-                c->n_items, tutti_dtype_name(item->dtype), item->count,
-                item->is_in_place ? ", in place" : "");
+        snprintf(buf, size, "%s %s%s, rounding %d, %u values; this one %s, %zu elements%s", verbs[c->verb],
+                c->has_weights ? "weighted " : "", op_name((enum op)c->op), (int)c->rounding, c->n_items,
+                tutti_dtype_name(item->dtype), item->count, item->is_in_place ? ", in place" : "");
 }
 
 /* NaNs may differ in their payload: what came is taken over then, so that all else is compared by byte. */
 static void expect_output(struct bench *b, const struct test_case *c, uint32_t i, uint64_t seed) {
         const struct item *item = &c->items[i];
-        struct place p = c->verb == BROADCAST ? b->inputs[i] : b->outputs[i];
+        struct spot p = c->verb == BROADCAST ? b->inputs[i] : b->outputs[i];
         uint8_t *got = bench_at(b, p), *expected = b->expected[p.buffer] + p.offset;
         char text[256];
         compute(c, item, b->me->n, expected);
-        ptrdiff_t at = oracle_difference((enum dtype)item->dtype, got, expected, item->count);
+        ptrdiff_t at = oracle_difference((enum dtype)item->out_dtype, got, expected, item->count);
         describe(c, item, text, sizeof(text));
         ck_assert_msg(at < 0, "case %llu (%s): element %td is %s, not %s", (unsigned long long)seed, text, at,
-                oracle_show((enum dtype)item->dtype, got, (size_t)at),
-                oracle_show((enum dtype)item->dtype, expected, (size_t)at));
-        memcpy(expected, got, item->n_bytes);
+                oracle_show((enum dtype)item->out_dtype, got, (size_t)at),
+                oracle_show((enum dtype)item->out_dtype, expected, (size_t)at));
+        memcpy(expected, got, item->n_out_bytes);
 }
 
 static void expect_nothing_else(struct bench *b, const struct test_case *c, uint64_t seed) {
@@ -291,7 +342,7 @@ static void expect_nothing_else(struct bench *b, const struct test_case *c, uint
 
 /* D7: the bits are the same everywhere, NaNs included. */
 struct prints {
-        uint64_t of[2][MAX_WORLD][MAX_BATCH];
+        uint64_t of[2][MOST_RANKS][MAX_BATCH];
 };
 
 static uint64_t print_of(const uint8_t *bytes, size_t n) {
@@ -306,8 +357,8 @@ static void expect_same_bits(struct bench *b, const struct test_case *c, uint64_
         struct prints *prints = b->me->arg;
         uint32_t turn = seed % 2, rank = b->me->rank;
         for (uint32_t i = 0; i < c->n_items; i++) {
-                struct place p = c->verb == BROADCAST ? b->inputs[i] : b->outputs[i];
-                prints->of[turn][rank][i] = print_of(bench_at(b, p), c->items[i].n_bytes);
+                struct spot p = c->verb == BROADCAST ? b->inputs[i] : b->outputs[i];
+                prints->of[turn][rank][i] = print_of(bench_at(b, p), c->items[i].n_out_bytes);
         }
         expect_status(tutti_barrier(b->group, "prints"), TUTTI_OK);
         for (uint32_t i = 0; i < c->n_items; i++)
@@ -322,8 +373,7 @@ static void play(struct bench *b, uint64_t seed) {
         struct test_case c;
         roll_case(&(struct dice){ .state = seed }, b->me->n, &c);
         bench_lay_out(b, &c);
-        enum tutti_status status = run_case(b, &c);
-        ck_assert_msg(status == TUTTI_OK, "case %llu: %s", (unsigned long long)seed, tutti_error());
+        run_case(b, &c, seed);
         for (uint32_t i = 0; i < c.n_items; i++)
                 if (receives(&c, &c.items[i], b->me->rank))
                         expect_output(b, &c, i, seed);

@@ -68,11 +68,11 @@ static enum tutti_status more_than_can_be_counted(struct tutti_group *g, const c
         return sum(g, key, &v);
 }
 
-static enum tutti_status complex_numbers(struct tutti_group *g, const char *key, struct floats *f) {
+static enum tutti_status order_of_complex_numbers(struct tutti_group *g, const char *key, struct floats *f) {
         struct tutti_value v = f->value;
         v.dtype = TUTTI_C64;
         v.shape[0] = 5;
-        return sum(g, key, &v);
+        return tutti_all_reduce(g, key, TUTTI_MIN, &v, &v);
 }
 
 static enum tutti_status unknown_dtype(struct tutti_group *g, const char *key, struct floats *f) {
@@ -142,7 +142,7 @@ static const struct wrong wrongs[] = {
         { "beyond all bounds", beyond_all_bounds, TUTTI_INVALID, TUTTI_FIELD_OFFSET },
         { "not aligned", not_aligned, TUTTI_INVALID, TUTTI_FIELD_OFFSET },
         { "more than can be counted", more_than_can_be_counted, TUTTI_LIMIT, TUTTI_FIELD_SHAPE },
-        { "complex numbers", complex_numbers, TUTTI_UNSUPPORTED, TUTTI_FIELD_DTYPE },
+        { "order of complex numbers", order_of_complex_numbers, TUTTI_UNSUPPORTED, TUTTI_FIELD_OP },
         { "unknown dtype", unknown_dtype, TUTTI_UNSUPPORTED, TUTTI_FIELD_DTYPE },
         { "nine dimensions", too_many_dims, TUTTI_LIMIT, TUTTI_FIELD_SHAPE },
         { "70,000 entries", too_many_entries, TUTTI_LIMIT, TUTTI_FIELD_BATCH_LENGTH },

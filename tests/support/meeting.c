@@ -51,6 +51,17 @@ struct tutti_work *floats_start(struct tutti_group *g, const char *key, struct f
         return w;
 }
 
+void array_init(struct tutti *t, struct array *a, enum tutti_dtype dtype, size_t n) {
+        expect_status(tutti_buffer_alloc(t, n * tutti_dtype_bytes(dtype) + 1, &a->buffer), TUTTI_OK);
+        a->value = TUTTI_VALUE(.buffer = a->buffer, .dtype = dtype, .n_dims = 1, .shape = { n });
+        a->data = tutti_buffer_data(a->buffer);
+        a->n = n;
+}
+
+void array_deinit(struct array *a) {
+        tutti_buffer_free(a->buffer);
+}
+
 /* --- what must be --- */
 
 void expect_in(const char *text, const char *part) {

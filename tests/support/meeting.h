@@ -33,6 +33,17 @@ enum tutti_status floats_sum(struct tutti_group *g, const char *key, struct floa
 /* The same, started; `timeout` as in tutti_options. */
 struct tutti_work *floats_start(struct tutti_group *g, const char *key, struct floats *f, double timeout);
 
+/* A buffer of n elements of any type, all 0. */
+struct array {
+        struct tutti_buffer *buffer;
+        struct tutti_value value;
+        void *data;
+        size_t n;
+};
+
+void array_init(struct tutti *t, struct array *a, enum tutti_dtype dtype, size_t n);
+void array_deinit(struct array *a);
+
 /* --- what must be --- */
 
 #define expect_status(got, wanted)                                                                           \

@@ -96,22 +96,21 @@ static void put_float(enum dtype dtype, void *array, size_t i, double value) {
                 memcpy(at, &half, sizeof(half));
 }
 
-static int64_t get_integer(enum dtype dtype, const void *array, size_t i) {
-        if (dtype == DTYPE_U8)
-                return ((const uint8_t *)array)[i];
-        int32_t narrow;
-        int64_t wide;
-        memcpy(&narrow, (const uint8_t *)array + i * dtype_bytes(dtype), sizeof(narrow));
-        if (dtype == DTYPE_I32)
-                return narrow;
-        memcpy(&wide, (const uint8_t *)array + i * sizeof(wide), sizeof(wide));
-        return wide;
+/* Integers of every type, one byte after the other; the sign is that of the last. */
+static __int128 get_integer(enum dtype dtype, const void *array, size_t i) {
+        bool is_signed = dtype == DTYPE_I8 || dtype == DTYPE_I16 || dtype == DTYPE_I32 || dtype == DTYPE_I64;
+        size_t size = dtype_bytes(dtype);
+        const uint8_t *at = (const uint8_t *)array + i * size;
+        __int128 value = is_signed ? (int8_t)at[size - 1] : at[size - 1];
+        for (size_t b = size - 1; b-- > 0;)
+                value = value * 256 + at[b];
+        return value;
 }
 
-static void put_integer(enum dtype dtype, void *array, size_t i, uint64_t value) {
+static void put_integer(enum dtype dtype, void *array, size_t i, unsigned __int128 value) {
         size_t size = dtype_bytes(dtype);
         for (size_t b = 0; b < size; b++)
-                ((uint8_t *)array)[i * size + b] = value >> (8 * b);
+                ((uint8_t *)array)[i * size + b] = (uint8_t)(value >> (8 * b));
 }
 
 /* The sum of two in the type in which they are combined. */
@@ -119,6 +118,12 @@ static double add_float(enum dtype dtype, double a, double b) {
         if (dtype == DTYPE_F64)
                 return a + b;
         return (float)a + (float)b;
+}
+
+static double multiply_float(enum dtype dtype, double a, double b) {
+        if (dtype == DTYPE_F64)
+                return a * b;
+        return (float)a * (float)b;
 }
 
 static double divide_float(enum dtype dtype, double sum, uint32_t divisor) {
@@ -134,17 +139,31 @@ static bool is_less(double a, double b) {
 static double combine_float(enum op op, enum dtype dtype, double a, double b) {
         if (op == OP_SUM || op == OP_MEAN)
                 return add_float(dtype, a, b);
+        if (op == OP_PROD)
+                return multiply_float(dtype, a, b);
         CHECK(op == OP_MIN || op == OP_MAX);
         if (isnan(a) || isnan(b))
                 return NAN;
         return is_less(a, b) == (op == OP_MIN) ? a : b;
 }
 
-static int64_t combine_integer(enum op op, int64_t a, int64_t b) {
-        if (op == OP_SUM)
-                return (int64_t)((uint64_t)a + (uint64_t)b);
-        CHECK(op == OP_MIN || op == OP_MAX);
-        return (a < b) == (op == OP_MIN) ? a : b;
+static __int128 combine_integer(enum op op, __int128 a, __int128 b) {
+        switch (op) {
+        case OP_SUM: return (__int128)((unsigned __int128)a + (unsigned __int128)b);
+        case OP_PROD: return (__int128)((unsigned __int128)a * (unsigned __int128)b);
+        case OP_MIN: return a < b ? a : b;
+        case OP_MAX: return a > b ? a : b;
+        case OP_BAND: return a & b;
+        case OP_BOR: return a | b;
+        case OP_BXOR: return a ^ b;
+        case OP_UNSPECIFIED:
+        case OP_MEAN:
+        case OP_LAND:
+        case OP_LOR:
+        case N_OP: break;
+        }
+        CHECK(!"an op on integers");
+        return 0;
 }
 
 static void reduce_float(enum op op, enum dtype dtype, const void *const *inputs, uint32_t n_inputs,
@@ -159,10 +178,50 @@ static void reduce_float(enum op op, enum dtype dtype, const void *const *inputs
 
 static void reduce_integer(
         enum op op, enum dtype dtype, const void *const *inputs, uint32_t n_inputs, void *output, size_t i) {
-        int64_t value = get_integer(dtype, inputs[0], i);
+        __int128 value = get_integer(dtype, inputs[0], i);
         for (uint32_t r = 1; r < n_inputs; r++)
                 value = combine_integer(op, value, get_integer(dtype, inputs[r], i));
-        put_integer(dtype, output, i, (uint64_t)value);
+        put_integer(dtype, output, i, (unsigned __int128)value);
+}
+
+static void reduce_bool(enum op op, const void *const *inputs, uint32_t n_inputs, void *output, size_t i) {
+        uint32_t n_true = 0;
+        for (uint32_t r = 0; r < n_inputs; r++)
+                n_true += ((const uint8_t *)inputs[r])[i] != 0;
+        CHECK(op == OP_LAND || op == OP_LOR);
+        ((uint8_t *)output)[i] = op == OP_LAND ? n_true == n_inputs : n_true > 0;
+}
+
+static enum dtype part_of(enum dtype dtype) {
+        if (dtype == DTYPE_C64)
+                return DTYPE_F32;
+        return dtype == DTYPE_C128 ? DTYPE_F64 : dtype;
+}
+
+/* (a + bi)(c + di) = (ac - bd) + (ad + bc)i. */
+static void multiply_complex(enum dtype part, double *x, const double *y) {
+        double real = add_float(part, multiply_float(part, x[0], y[0]), -multiply_float(part, x[1], y[1]));
+        double imaginary =
+                add_float(part, multiply_float(part, x[0], y[1]), multiply_float(part, x[1], y[0]));
+        x[0] = real;
+        x[1] = imaginary;
+}
+
+static void reduce_complex(enum op op, enum dtype dtype, const void *const *inputs, uint32_t n_inputs,
+        void *output, size_t i, uint32_t divisor) {
+        enum dtype part = part_of(dtype);
+        if (op != OP_PROD) {
+                reduce_float(op, part, inputs, n_inputs, output, 2 * i, divisor);
+                reduce_float(op, part, inputs, n_inputs, output, 2 * i + 1, divisor);
+                return;
+        }
+        double product[2] = { get_float(part, inputs[0], 2 * i), get_float(part, inputs[0], 2 * i + 1) };
+        for (uint32_t r = 1; r < n_inputs; r++)
+                multiply_complex(part, product,
+                        (double[]){
+                                get_float(part, inputs[r], 2 * i), get_float(part, inputs[r], 2 * i + 1) });
+        put_float(part, output, 2 * i, product[0]);
+        put_float(part, output, 2 * i + 1, product[1]);
 }
 
 void oracle_reduce(enum op op, enum dtype dtype, const void *const *inputs, uint32_t n_inputs, void *output,
@@ -170,8 +229,64 @@ void oracle_reduce(enum op op, enum dtype dtype, const void *const *inputs, uint
         for (size_t i = 0; i < count; i++) {
                 if (dtype_is_integer(dtype))
                         reduce_integer(op, dtype, inputs, n_inputs, output, i);
+                else if (dtype_is_complex(dtype))
+                        reduce_complex(op, dtype, inputs, n_inputs, output, i, divisor);
+                else if (dtype == DTYPE_BOOL)
+                        reduce_bool(op, inputs, n_inputs, output, i);
                 else
                         reduce_float(op, dtype, inputs, n_inputs, output, i, divisor);
+        }
+}
+
+/* The largest whole number that is not above the fraction. */
+static __int128 floor_of(__int128 sum, uint32_t divisor) {
+        __int128 whole = sum / divisor;
+        while (whole * divisor > sum)
+                whole--;
+        return whole;
+}
+
+static __int128 round_fraction(__int128 sum, uint32_t divisor, enum rounding rounding) {
+        __int128 below = floor_of(sum, divisor), to_below = sum - below * divisor,
+                 to_above = divisor - to_below;
+        if (rounding == ROUNDING_FLOOR || to_below == 0)
+                return below;
+        if (rounding == ROUNDING_TRUNC)
+                return sum < 0 ? below + 1 : below;
+        CHECK(rounding == ROUNDING_NEAREST);
+        if (to_below == to_above)
+                return below % 2 == 0 ? below : below + 1;
+        return to_below < to_above ? below : below + 1;
+}
+
+void oracle_mean_of_integers(enum dtype dtype, enum rounding rounding, const void *const *inputs,
+        uint32_t n_inputs, void *output, size_t count, uint32_t divisor) {
+        for (size_t i = 0; i < count; i++) {
+                __int128 sum = 0;
+                for (uint32_t r = 0; r < n_inputs; r++)
+                        sum += get_integer(dtype, inputs[r], i);
+                if (rounding == ROUNDING_UNSPECIFIED)
+                        put_float(dtype_of_integer_mean(dtype), output, i, (double)sum / divisor);
+                else
+                        put_integer(
+                                dtype, output, i, (unsigned __int128)round_fraction(sum, divisor, rounding));
+        }
+}
+
+void oracle_weighted(enum op op, enum dtype dtype, const void *const *inputs, const double *weights,
+        uint32_t n_inputs, void *output, size_t count) {
+        for (size_t i = 0; i < count; i++) {
+                double sum = 0, total = 0;
+                bool is_first = true;
+                for (uint32_t r = 0; r < n_inputs; r++) {
+                        if (weights[r] == 0)
+                                continue;
+                        double product = weights[r] * get_float(dtype, inputs[r], i);
+                        sum = is_first ? product : sum + product;
+                        total += weights[r];
+                        is_first = false;
+                }
+                put_float(dtype, output, i, op == OP_MEAN ? sum / total : sum);
         }
 }
 
@@ -182,6 +297,10 @@ static bool is_nan_at(enum dtype dtype, const void *array, size_t i) {
 }
 
 ptrdiff_t oracle_difference(enum dtype dtype, const void *a, const void *b, size_t count) {
+        if (dtype_is_complex(dtype)) {
+                ptrdiff_t i = oracle_difference(part_of(dtype), a, b, count * 2);
+                return i < 0 ? -1 : i / 2;
+        }
         size_t size = dtype_bytes(dtype);
         if (memcmp(a, b, count * size) == 0)
                 return -1;
@@ -221,6 +340,10 @@ void oracle_fill(enum dtype dtype, void *array, size_t count, uint64_t seed) {
                 0x1.fffffffffffffp1023 };
         static const uint64_t ends[] = { 0, 1, UINT64_MAX, 0x80, 0x7f, 0x80000000, 0x7fffffff,
                 0x8000000000000000, 0x7fffffffffffffff };
+        if (dtype_is_complex(dtype)) {
+                oracle_fill(part_of(dtype), array, count * 2, seed);
+                return;
+        }
         bool is_float = dtype_is_float(dtype);
         uint64_t state = seed;
         for (size_t i = 0; i < count; i++) {
@@ -231,6 +354,8 @@ void oracle_fill(enum dtype dtype, void *array, size_t count, uint64_t seed) {
                         put_float(dtype, array, i, special[r % ARRAY_SIZE(special)]);
                 else if (is_float && pick < 48)
                         put_float(dtype, array, i, (double)(int64_t)(r % 20001) / 1024 - 10000.0 / 1024);
+                else if (dtype == DTYPE_BOOL && pick < 48)
+                        put_integer(dtype, array, i, pick % 2);
                 else if (!is_float && pick < 8)
                         put_integer(dtype, array, i, ends[r % ARRAY_SIZE(ends)]);
                 else

@@ -6,10 +6,20 @@
 #include <stdint.h>
 #include "model/dtype.h"
 #include "model/op.h"
+#include "model/signature.h"
 
 /* output[k] = inputs[0][k] op inputs[1][k] ..., MEAN divided by `divisor`. `output` overlaps no input. */
 void oracle_reduce(enum op op, enum dtype dtype, const void *const *inputs, uint32_t n_inputs, void *output,
         size_t count, uint32_t divisor);
+
+/* The exact sum divided by `divisor`; `output` is of dtype_of_integer_mean where the rounding is unspecified.
+ */
+void oracle_mean_of_integers(enum dtype dtype, enum rounding rounding, const void *const *inputs,
+        uint32_t n_inputs, void *output, size_t count, uint32_t divisor);
+
+/* SUM or MEAN of floats, each times its weight. */
+void oracle_weighted(enum op op, enum dtype dtype, const void *const *inputs, const double *weights,
+        uint32_t n_inputs, void *output, size_t count);
 
 /* The first element whose bits differ, or -1: a NaN equals every NaN. */
 ptrdiff_t oracle_difference(enum dtype dtype, const void *a, const void *b, size_t count);

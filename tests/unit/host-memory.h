@@ -115,8 +115,9 @@ static inline void add_step(struct plan *p, const struct step *step, const struc
 
 static inline enum status run_plan(
         struct backend *b, const struct plan *p, const struct memory **ret_culprit) {
+        struct findings found = { 0 };
         for (uint64_t chunk = 0; chunk < p->n_chunks; chunk++) {
-                enum status status = b->ops->run_chunk(b, p, chunk, ret_culprit);
+                enum status status = b->ops->run_chunk(b, p, chunk, &found, ret_culprit);
                 if (status != STATUS_OK)
                         return status;
         }

@@ -216,6 +216,13 @@ END_TEST
 
 /* --- replies, every field --- */
 
+static void check_finding(const struct finding *a, const struct finding *b) {
+        SAME(a, b, n);
+        SAME(a, b, rank);
+        SAME(a, b, entry);
+        SAME(a, b, index);
+}
+
 START_TEST(welcome_joined_and_done) {
         struct reply r = { .request = 1, .type = REPLY_WELCOME, .more = true };
         r.welcome = (struct msg_welcome){ .version = 1,
@@ -255,7 +262,9 @@ START_TEST(welcome_joined_and_done) {
                 .op = OP_MAX,
                 .wait_ns = 10,
                 .run_ns = 11,
-                .last_rank = 12 };
+                .last_rank = 12,
+                .found = { .numerics = { .n = UINT64_MAX, .rank = 13, .entry = 14, .index = 1ull << 40 },
+                        .overflow = { .n = 1, .rank = 15, .entry = 16, .index = 17 } } };
         back = pass_reply(&r);
         SAME(&r.done, &back.done, collective);
         SAME_SET(&r.done, &back.done, contributors);
@@ -264,6 +273,13 @@ START_TEST(welcome_joined_and_done) {
         SAME(&r.done, &back.done, wait_ns);
         SAME(&r.done, &back.done, run_ns);
         SAME(&r.done, &back.done, last_rank);
+        check_finding(&r.done.found.numerics, &back.done.found.numerics);
+        check_finding(&r.done.found.overflow, &back.done.found.overflow);
+
+        r.done.found = (struct findings){ .overflow = { .n = 3, .index = 4 } };
+        back = pass_reply(&r);
+        ck_assert_uint_eq(back.done.found.numerics.n, 0);
+        check_finding(&r.done.found.overflow, &back.done.found.overflow);
 }
 END_TEST
 

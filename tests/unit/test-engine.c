@@ -173,6 +173,24 @@ START_TEST(a_failing_chunk_ends_the_task_and_names_the_culprit) {
 }
 END_TEST
 
+START_TEST(D11_what_the_chunks_found_comes_back_with_the_task) {
+        struct fixture f;
+        set_up(&f, 1, 2);
+        struct task *t = make_task(7, 100, 1, 1);
+        t->plan.steps[0].check_numerics = true;
+        for (int again = 0; again < 2; again++) {
+                engine_start(f.engine, t);
+                ck_assert_ptr_eq(take_task(&f), t);
+                ck_assert_uint_eq(t->found.numerics.n, 100);
+                ck_assert_uint_eq(t->found.numerics.rank, 1);
+                ck_assert_uint_eq(t->found.numerics.index, 0);
+                ck_assert_uint_eq(t->found.overflow.n, 0);
+        }
+        engine_task_free(t);
+        tear_down(&f);
+}
+END_TEST
+
 START_TEST(each_device_has_its_own_workers) {
         struct fixture f;
         set_up(&f, 3, 4);
@@ -243,5 +261,6 @@ END_TEST
 UNIT_MAIN("engine", 20, a_task_runs_every_chunk_once_and_comes_back,
         a_large_task_is_shared_by_the_workers_and_a_small_one_is_not,
         P21_one_user_never_holds_all_workers_while_another_is_there, P21_one_worker_yields_at_chunk_borders,
-        a_failing_chunk_ends_the_task_and_names_the_culprit, each_device_has_its_own_workers,
+        a_failing_chunk_ends_the_task_and_names_the_culprit,
+        D11_what_the_chunks_found_comes_back_with_the_task, each_device_has_its_own_workers,
         chores_are_done_and_strangers_are_closed, stopping_finishes_what_was_given)

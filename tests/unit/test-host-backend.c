@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <math.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -111,6 +112,164 @@ START_TEST(D6_D7_a_batch_gives_the_same_bits_in_chunks_of_any_size) {
                 buffer_deinit(&buffers[r], b);
         plan_deinit(&p);
         free(expected);
+        b->ops->free(b);
+}
+END_TEST
+
+/* --- checks --- */
+
+static struct findings run_checked(struct backend *b, const struct plan *p) {
+        struct findings found = { 0 };
+        const struct memory *culprit;
+        for (uint64_t chunk = 0; chunk < p->n_chunks; chunk++)
+                ck_assert_int_eq(b->ops->run_chunk(b, p, chunk, &found, &culprit), STATUS_OK);
+        return found;
+}
+
+static void expect_finding(
+        const struct finding *f, uint64_t n, uint32_t rank, uint32_t entry, uint64_t index) {
+        ck_assert_uint_eq(f->n, n);
+        ck_assert_uint_eq(f->rank, rank);
+        ck_assert_uint_eq(f->entry, entry);
+        ck_assert_uint_eq(f->index, index);
+}
+
+#define N_CHECKED 100003
+
+/* Two inputs, of ranks 3 and 7, in place; f32 and i32 have one size. */
+static void plan_checked(struct plan *p, struct buffer buffers[2], const struct step *like) {
+        struct step step = *like;
+        step.kind = STEP_REDUCE;
+        step.n_inputs = step.n_outputs = step.divisor = 2;
+        step.count = N_CHECKED;
+        step.entry = 5;
+        add_step(p, &step,
+                (struct spot[]){
+                        { &buffers[0], 4 }, { &buffers[1], 4 }, { &buffers[0], 4 }, { &buffers[1], 4 } });
+        struct operand *inputs = plan_inputs(p, &p->steps[p->n_steps - 1]);
+        inputs[0].rank = 3;
+        inputs[1].rank = 7;
+        inputs[0].weight = 1;
+        inputs[1].weight = 0;
+}
+
+static void fill_checked(struct buffer buffers[2], float value) {
+        for (int i = 0; i < 2; i++)
+                for (size_t k = 0; k <= N_CHECKED; k++)
+                        ((float *)buffers[i].data)[k] = value;
+}
+
+static void check_chunked(struct backend *b, struct buffer buffers[2], struct plan *p, uint64_t chunk_bytes) {
+        float *a = (float *)buffers[0].data + 1, *c = (float *)buffers[1].data + 1;
+        int32_t *ia = (int32_t *)a, *ic = (int32_t *)c;
+
+        fill_checked(buffers, 1);
+        plan_reset(p);
+        plan_checked(p, buffers, &(struct step){ .op = OP_SUM, .dtype = DTYPE_F32, .check_numerics = true });
+        plan_freeze(p, chunk_bytes);
+        ck_assert_uint_eq(run_checked(b, p).numerics.n, 0);
+        ck_assert_float_eq(a[N_CHECKED - 1], 2);
+
+        fill_checked(buffers, 1);
+        a[90000] = INFINITY;
+        a[80001] = a[99999] = c[12345] = NAN;
+        struct findings found = run_checked(b, p);
+        expect_finding(&found.numerics, 4, 3, 5, 80001);
+        ck_assert_uint_eq(found.overflow.n, 0);
+        ck_assert(isnan(a[12345]) && isnan(c[12345]) && isnan(a[80001]) && isinf(c[90000]));
+        ck_assert_float_eq(c[12346], 2);
+
+        /* What is left out is not looked at. */
+        fill_checked(buffers, 1);
+        c[12345] = NAN;
+        plan_reset(p);
+        plan_checked(p, buffers,
+                &(struct step){ .op = OP_MEAN,
+                        .dtype = DTYPE_F32,
+                        .has_weights = true,
+                        .total_weight = 1,
+                        .check_numerics = true });
+        plan_freeze(p, chunk_bytes);
+        ck_assert_uint_eq(run_checked(b, p).numerics.n, 0);
+        ck_assert_float_eq(c[12345], 1);
+
+        memset(buffers[0].data, 0, buffers[0].n_bytes);
+        memset(buffers[1].data, 0, buffers[1].n_bytes);
+        ia[70000] = ic[70000] = ia[70001] = INT32_MAX;
+        ia[70002] = ic[70002] = INT32_MIN;
+        plan_reset(p);
+        plan_checked(p, buffers,
+                &(struct step){
+                        .op = OP_SUM, .dtype = DTYPE_I32, .check_overflow = true, .check_numerics = true });
+        plan_freeze(p, chunk_bytes);
+        found = run_checked(b, p);
+        expect_finding(&found.overflow, 2, 0, 5, 70000);
+        ck_assert_uint_eq(found.numerics.n, 0);
+        ck_assert_int_eq(ic[70000], -2);
+        ck_assert_int_eq(ic[70001], INT32_MAX);
+}
+
+START_TEST(D10_D11_checks_find_the_same_in_chunks_of_any_size) {
+        static const uint64_t chunk_bytes[] = { 4096, 64, 65536, 1 << 20, 1 << 30 };
+        struct backend *b = new_backend();
+        struct buffer buffers[2];
+        struct plan p;
+        plan_init(&p);
+        for (int i = 0; i < 2; i++)
+                buffer_init(&buffers[i], b, (N_CHECKED + 1) * 4, (uint64_t)i);
+        for (size_t i = 0; i < ARRAY_SIZE(chunk_bytes); i++)
+                check_chunked(b, buffers, &p, chunk_bytes[i]);
+        for (int i = 0; i < 2; i++)
+                buffer_deinit(&buffers[i], b);
+        plan_deinit(&p);
+        b->ops->free(b);
+}
+END_TEST
+
+/* The elements of the outputs have another size than those of the inputs. */
+START_TEST(P12_a_mean_to_floats_in_chunks_of_any_size) {
+        static const uint64_t chunk_bytes[] = { 64, 4096, 1 << 20 };
+        const uint64_t n = 10007;
+        struct backend *b = new_backend();
+        struct buffer in[2], out;
+        struct plan p;
+        const struct memory *culprit = NULL;
+        plan_init(&p);
+        buffer_init(&in[0], b, n + 3, 1);
+        buffer_init(&in[1], b, n + 3, 2);
+        buffer_init(&out, b, n * 4 + 8, 3);
+        for (uint64_t k = 0; k < n; k++) {
+                in[0].data[k + 3] = (uint8_t)(k * 7);
+                in[1].data[k + 3] = (uint8_t)(k * 13);
+        }
+        for (size_t i = 0; i < ARRAY_SIZE(chunk_bytes); i++) {
+                memset(out.data, 0x33, out.n_bytes);
+                plan_reset(&p);
+                add_step(&p,
+                        &(struct step){ .kind = STEP_REDUCE,
+                                .op = OP_MEAN,
+                                .dtype = DTYPE_U8,
+                                .output_dtype = DTYPE_F32,
+                                .divisor = 2,
+                                .n_inputs = 2,
+                                .n_outputs = 1,
+                                .count = n },
+                        (struct spot[]){ { &in[0], 3 }, { &in[1], 3 }, { &out, 4 } });
+                plan_freeze(&p, chunk_bytes[i]);
+                ck_assert_int_eq(run_plan(b, &p, &culprit), STATUS_OK);
+                const float *means = (const float *)(const void *)(out.data + 4);
+                for (uint64_t k = 0; k < n; k++)
+                        if (means[k] != (float)((uint8_t)(k * 7) + (uint8_t)(k * 13)) / 2)
+                                ck_abort_msg("element %llu is %g", (unsigned long long)k, (double)means[k]);
+                for (int k = 0; k < 4; k++) {
+                        ck_assert_uint_eq(out.data[k], 0x33);
+                        ck_assert_uint_eq(out.data[out.n_bytes - 1 - k], 0x33);
+                }
+        }
+        buffer_deinit(&in[0], b);
+        buffer_deinit(&in[1], b);
+        buffer_deinit(&out, b);
+        plan_deinit(&p);
         b->ops->free(b);
 }
 END_TEST
@@ -234,7 +393,8 @@ START_TEST(P16_memory_that_was_never_filled_costs_nothing) {
                 (struct spot[]){ { &buf, 0 }, { &buf, 0 } });
         plan_freeze(&p, 65536);
         for (uint64_t chunk = 0; chunk < p.n_chunks; chunk += 97)
-                ck_assert_int_eq(b->ops->run_chunk(b, &p, chunk, &culprit), STATUS_BAD_FD);
+                ck_assert_int_eq(
+                        b->ops->run_chunk(b, &p, chunk, &(struct findings){ 0 }, &culprit), STATUS_BAD_FD);
         ck_assert_uint_eq(count_pages(buf.chore.fd), 0);
         ck_assert_int_eq(getrusage(RUSAGE_SELF, &after), 0);
         ck_assert_int_lt(after.ru_maxrss - before.ru_maxrss, 16384);
@@ -453,6 +613,7 @@ END_TEST
 #endif
 
 UNIT_MAIN("host-backend", 20, D6_D7_a_batch_gives_the_same_bits_in_chunks_of_any_size,
+        D10_D11_checks_find_the_same_in_chunks_of_any_size, P12_a_mean_to_floats_in_chunks_of_any_size,
         a_broadcast_copies_to_every_place, P16_a_hole_ends_the_run_and_names_its_owner,
         P16_memory_that_was_never_filled_costs_nothing, P16_threads_are_guarded_one_by_one,
         other_bus_errors_end_the_process_as_ever, P15_an_instruction_set_that_is_not_there_is_said,

@@ -11,12 +11,9 @@
 #define MAX_OUTPUTS  5
 #define MAX_COUNT    5000
 #define MARGIN_BYTES 128 /* before and behind each buffer, to be left alone */
-#define ROOM_BYTES   (MAX_COUNT * 8 + 64 + 2 * MARGIN_BYTES)
+#define MAX_BYTES    16  /* of an element */
+#define ROOM_BYTES   (MAX_COUNT * MAX_BYTES + 64 + 2 * MARGIN_BYTES)
 #define MARGIN_VALUE 0xa5
-
-static const enum dtype dtypes[] = { DTYPE_U8, DTYPE_I32, DTYPE_I64, DTYPE_F16, DTYPE_BF16, DTYPE_F32,
-        DTYPE_F64 };
-static const enum op ops[] = { OP_SUM, OP_MEAN, OP_MIN, OP_MAX };
 
 #define for_each_isa(isa) for (enum isa isa = ISA_SCALAR; isa <= kernels_isa(ISA_AUTO); isa++)
 
@@ -27,11 +24,22 @@ struct buffers {
         uint8_t *at[MAX_INPUTS + MAX_OUTPUTS]; /* inputs, then outputs */
         uint8_t *original[MAX_INPUTS];
         uint8_t *expected;
+        double weights[MAX_INPUTS], total_weight;
+};
+
+/* One of the ways in which a dtype can be combined. */
+struct way {
+        enum op op;
+        enum dtype output_dtype;
+        enum rounding rounding;
+        bool has_weights;
 };
 
 struct shape {
         enum op op;
-        enum dtype dtype;
+        enum dtype dtype, output_dtype;
+        enum rounding rounding;
+        bool has_weights;
         uint32_t n_inputs, n_outputs;
         size_t count;
         int in_place; /* the input that is output 0 too; -1: none */
@@ -47,8 +55,8 @@ static void buffers_init(struct buffers *b) {
         for (int i = 0; i < MAX_INPUTS + MAX_OUTPUTS; i++)
                 b->room[i] = must_alloc(ROOM_BYTES);
         for (int i = 0; i < MAX_INPUTS; i++)
-                b->original[i] = must_alloc(MAX_COUNT * 8);
-        b->expected = must_alloc(MAX_COUNT * 8);
+                b->original[i] = must_alloc(MAX_COUNT * MAX_BYTES);
+        b->expected = must_alloc(MAX_COUNT * MAX_BYTES);
 }
 
 static void buffers_deinit(struct buffers *b) {
@@ -59,18 +67,32 @@ static void buffers_deinit(struct buffers *b) {
         free(b->expected);
 }
 
+/* A quarter of the weights are 0, but not the first. */
+static void fill_weights(struct buffers *b, uint32_t n_inputs, unsigned int seed) {
+        b->total_weight = 0;
+        for (uint32_t i = 0; i < n_inputs; i++) {
+                b->weights[i] = i && (seed + i) % 4 == 0 ? 0 : (double)(1 + (seed * 7 + i * 13) % 29) / 10;
+                b->total_weight += b->weights[i];
+        }
+}
+
+static void *place(struct buffers *b, uint32_t i, size_t element_bytes, size_t n_bytes, unsigned int seed) {
+        uint8_t *at = b->room[i] + MARGIN_BYTES + (seed * 7 + i * 5) % (64 / element_bytes) * element_bytes;
+        memset(at - MARGIN_BYTES, MARGIN_VALUE, n_bytes + 2 * MARGIN_BYTES);
+        b->at[i] = at;
+        return at;
+}
+
 /* Other values and offsets for each seed; what the kernels must not touch is marked. */
 static void buffers_fill(struct buffers *b, const struct shape *s, unsigned int seed) {
-        size_t size = dtype_bytes(s->dtype), n_bytes = s->count * size;
-        for (uint32_t i = 0; i < s->n_inputs; i++)
+        size_t size = dtype_bytes(s->dtype), out_size = dtype_bytes(s->output_dtype);
+        fill_weights(b, s->n_inputs, seed);
+        for (uint32_t i = 0; i < s->n_inputs; i++) {
                 oracle_fill(s->dtype, b->original[i], s->count, seed * 64 + i);
-        for (uint32_t i = 0; i < s->n_inputs + s->n_outputs; i++) {
-                uint8_t *at = b->room[i] + MARGIN_BYTES + (seed * 7 + i * 5) % (64 / size) * size;
-                memset(at - MARGIN_BYTES, MARGIN_VALUE, n_bytes + 2 * MARGIN_BYTES);
-                if (i < s->n_inputs)
-                        memcpy(at, b->original[i], n_bytes);
-                b->at[i] = at;
+                memcpy(place(b, i, size, s->count * size, seed), b->original[i], s->count * size);
         }
+        for (uint32_t i = 0; i < s->n_outputs; i++)
+                place(b, s->n_inputs + i, out_size, s->count * out_size, seed);
         if (s->in_place >= 0)
                 b->at[s->n_inputs] = b->at[s->in_place];
 }
@@ -83,16 +105,19 @@ static void assert_margins(const uint8_t *at, size_t n_bytes, const struct shape
 }
 
 static void assert_same(const void *got, const void *expected, const struct shape *s, enum isa isa) {
-        ptrdiff_t i = oracle_difference(s->dtype, got, expected, s->count);
+        ptrdiff_t i = oracle_difference(s->output_dtype, got, expected, s->count);
         if (i >= 0)
-                ck_abort_msg("%s %s %s, %u inputs, %u outputs, in place %d: element %td of %zu is %s, not %s",
-                        isa_name(isa), op_name(s->op), dtype_name(s->dtype), s->n_inputs, s->n_outputs,
-                        s->in_place, i, s->count, oracle_show(s->dtype, got, i),
-                        oracle_show(s->dtype, expected, i));
+                ck_abort_msg(
+                        "%s %s %s %s%s, %u inputs, %u outputs, in place %d: element %td of %zu is %s, not %s",
+                        isa_name(isa), op_name(s->op), dtype_name(s->dtype), rounding_name(s->rounding),
+                        s->has_weights ? " weighted" : "", s->n_inputs, s->n_outputs, s->in_place, i,
+                        s->count, oracle_show(s->output_dtype, got, i),
+                        oracle_show(s->output_dtype, expected, i));
 }
 
 static void check_case(struct buffers *b, const struct shape *s, enum isa isa, unsigned int seed) {
-        size_t n_bytes = s->count * dtype_bytes(s->dtype);
+        size_t n_bytes = s->count * dtype_bytes(s->dtype),
+               n_out_bytes = s->count * dtype_bytes(s->output_dtype);
         buffers_fill(b, s, seed);
         struct kernel_call call = {
                 .op = s->op,
@@ -103,41 +128,83 @@ static void check_case(struct buffers *b, const struct shape *s, enum isa isa, u
                 .n_outputs = s->n_outputs,
                 .count = s->count,
                 .divisor = s->n_inputs,
+                .rounding = s->rounding,
+                .weights = s->has_weights ? b->weights : NULL,
+                .total_weight = b->total_weight,
         };
         kernels_reduce(isa, &call);
-        for (uint32_t i = 0; i < s->n_outputs; i++)
+        for (uint32_t i = 0; i < s->n_outputs; i++) {
                 assert_same(b->at[s->n_inputs + i], b->expected, s, isa);
-        for (uint32_t i = 0; i < s->n_inputs; i++)
+                assert_margins(b->at[s->n_inputs + i], n_out_bytes, s);
+        }
+        for (uint32_t i = 0; i < s->n_inputs; i++) {
                 if ((int)i != s->in_place && memcmp(b->at[i], b->original[i], n_bytes) != 0)
                         ck_abort_msg("%s %s: input %u was changed", op_name(s->op), dtype_name(s->dtype), i);
-        for (uint32_t i = 0; i < s->n_inputs + s->n_outputs; i++)
                 assert_margins(b->at[i], n_bytes, s);
+        }
+}
+
+static void ask_oracle(struct buffers *b, const struct shape *s) {
+        const void *const *inputs = (const void *const *)b->original;
+        if (s->has_weights)
+                oracle_weighted(s->op, s->dtype, inputs, b->weights, s->n_inputs, b->expected, s->count);
+        else if (s->op == OP_MEAN && dtype_is_integer(s->dtype))
+                oracle_mean_of_integers(
+                        s->dtype, s->rounding, inputs, s->n_inputs, b->expected, s->count, s->n_inputs);
+        else
+                oracle_reduce(s->op, s->dtype, inputs, s->n_inputs, b->expected, s->count, s->n_inputs);
 }
 
 /* With every instruction set, out of place and in place of an input that changes from case to case. */
 static void check_shape(struct buffers *b, struct shape s, unsigned int seed) {
+        bool can_be_in_place = dtype_bytes(s.dtype) == dtype_bytes(s.output_dtype);
         s.in_place = -1;
         buffers_fill(b, &s, seed);
-        oracle_reduce(s.op, s.dtype, (const void *const *)b->original, s.n_inputs, b->expected, s.count,
-                s.n_inputs);
+        ask_oracle(b, &s);
         for_each_isa(isa) {
                 s.in_place = -1;
                 check_case(b, &s, isa, seed);
                 s.in_place = (int)(seed % s.n_inputs);
-                check_case(b, &s, isa, seed);
+                if (can_be_in_place)
+                        check_case(b, &s, isa, seed);
         }
 }
 
-/* Every op that `dtype` has, with 1 to 20 inputs, each with many counts; outputs and alignment change from
- * case to case. */
+#define MAX_WAYS 16
+
+static size_t ways_of(enum dtype dtype, struct way *ret) {
+        size_t n = 0;
+        for (enum op op = OP_SUM; op < N_OP; op++)
+                if (op_is_supported(op, dtype))
+                        ret[n++] = (struct way){ .op = op, .output_dtype = dtype };
+        for (enum rounding r = ROUNDING_TRUNC; dtype_is_integer(dtype) && r <= ROUNDING_NEAREST; r++)
+                ret[n++] = (struct way){ .op = OP_MEAN, .output_dtype = dtype, .rounding = r };
+        if (dtype_is_integer(dtype))
+                ret[n++] = (struct way){ .op = OP_MEAN, .output_dtype = dtype_of_integer_mean(dtype) };
+        for (enum op op = OP_SUM; dtype_is_float(dtype) && op <= OP_MEAN; op++)
+                ret[n++] = (struct way){ .op = op, .output_dtype = dtype, .has_weights = true };
+        ck_assert_uint_le(n, MAX_WAYS);
+        return n;
+}
+
+static struct shape shape_of(enum dtype dtype, const struct way *way) {
+        return (struct shape){ .op = way->op,
+                .dtype = dtype,
+                .output_dtype = way->output_dtype,
+                .rounding = way->rounding,
+                .has_weights = way->has_weights };
+}
+
+/* Every way that `dtype` has, with few inputs and with many, each with many counts; outputs and alignment
+ * change from case to case. */
 static void check_small(struct buffers *b, enum dtype dtype) {
         static const size_t counts[] = { 0, 1, 3, 7, 16, 31, 33, 64, 127, 257, 600 };
         unsigned int seed = 1;
-        for (size_t o = 0; o < ARRAY_SIZE(ops); o++) {
-                struct shape s = { .op = ops[o], .dtype = dtype };
-                if (!op_is_supported(s.op, dtype))
-                        continue;
-                for (s.n_inputs = 1; s.n_inputs <= MAX_INPUTS; s.n_inputs++) {
+        struct way ways[MAX_WAYS];
+        size_t n_ways = ways_of(dtype, ways);
+        for (size_t w = 0; w < n_ways; w++) {
+                struct shape s = shape_of(dtype, &ways[w]);
+                for (s.n_inputs = 1; s.n_inputs <= MAX_INPUTS; s.n_inputs += s.n_inputs < 5 ? 1 : 3) {
                         for (size_t c = 0; c < ARRAY_SIZE(counts); c++, seed++) {
                                 s.n_outputs = 1 + seed % MAX_OUTPUTS;
                                 s.count = counts[c];
@@ -149,11 +216,11 @@ static void check_small(struct buffers *b, enum dtype dtype) {
 
 /* Long enough for whole blocks of many inputs, and a piece of one. */
 static void check_large(struct buffers *b, enum dtype dtype) {
-        for (size_t o = 0; o < ARRAY_SIZE(ops); o++) {
-                struct shape s = { .op = ops[o], .dtype = dtype };
-                if (!op_is_supported(s.op, dtype))
-                        continue;
-                for (s.n_outputs = 0; s.n_outputs <= MAX_OUTPUTS; s.n_outputs++) {
+        struct way ways[MAX_WAYS];
+        size_t n_ways = ways_of(dtype, ways);
+        for (size_t w = 0; w < n_ways; w++) {
+                struct shape s = shape_of(dtype, &ways[w]);
+                for (s.n_outputs = 0; s.n_outputs <= MAX_OUTPUTS; s.n_outputs = 3 * s.n_outputs + 1) {
                         s.n_inputs = MAX_INPUTS - s.n_outputs % 2;
                         s.count = MAX_COUNT - 3 * s.n_outputs;
                         check_shape(b, s, 100 + s.n_outputs);
@@ -164,8 +231,8 @@ static void check_large(struct buffers *b, enum dtype dtype) {
 static void with_each_dtype(void (*check)(struct buffers *b, enum dtype dtype)) {
         struct buffers b;
         buffers_init(&b);
-        for (size_t d = 0; d < ARRAY_SIZE(dtypes); d++)
-                check(&b, dtypes[d]);
+        for (enum dtype dtype = DTYPE_U8; dtype < N_DTYPE; dtype++)
+                check(&b, dtype);
         buffers_deinit(&b);
 }
 
@@ -213,7 +280,12 @@ static void check_all_halves(enum op op, enum dtype dtype, uint16_t partner) {
                 .n_outputs = 1,
                 .count = N_HALVES,
                 .divisor = 2 };
-        struct shape shape = { .op = op, .dtype = dtype, .n_inputs = 2, .n_outputs = 1, .count = N_HALVES };
+        struct shape shape = { .op = op,
+                .dtype = dtype,
+                .output_dtype = dtype,
+                .n_inputs = 2,
+                .n_outputs = 1,
+                .count = N_HALVES };
         for_each_isa(isa) {
                 memset(got, 0x55, sizeof(got));
                 kernels_reduce(isa, &call);
@@ -222,9 +294,9 @@ static void check_all_halves(enum op op, enum dtype dtype, uint16_t partner) {
 }
 
 static void check_all_halves_and_ops(enum dtype dtype) {
-        for (size_t o = 0; o < ARRAY_SIZE(ops); o++)
+        for (enum op op = OP_SUM; op <= OP_MAX; op++)
                 for (int i = 0; i < N_PARTNERS; i++)
-                        check_all_halves(ops[o], dtype, partner_of(dtype, i));
+                        check_all_halves(op, dtype, partner_of(dtype, i));
 }
 
 START_TEST(D2_all_f16_values_with_64_partners) {

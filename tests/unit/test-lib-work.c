@@ -126,6 +126,74 @@ START_TEST(destinations_roots_timeouts_and_unknown_words_go_out_as_they_are) {
 }
 END_TEST
 
+/* Options as they must arrive; what was found goes back. */
+static void script_options(struct server *s) {
+        server_greet_and_join(s);
+        server_ok(s, server_take(s, REQUEST_REGISTER).request);
+        struct request r = server_take(s, REQUEST_SUBMIT);
+        const struct options *o = &r.submit.signature.options;
+        CHECK(o->rounding == ROUNDING_FLOOR && !o->has_weight && o->weight == 0);
+        CHECK(!o->check_numerics && !o->check_overflow);
+        CHECK(r.submit.entries[0].output_dtype == DTYPE_UNSPECIFIED);
+        server_done(s, r.request, 0);
+        r = server_take(s, REQUEST_SUBMIT);
+        CHECK(o->rounding == ROUNDING_NEAREST + 1 && o->has_weight && o->weight == 0.25);
+        CHECK(o->check_numerics && o->check_overflow);
+        CHECK(r.submit.entries[0].dtype == DTYPE_I64 && r.submit.entries[0].output_dtype == DTYPE_F64);
+        CHECK(r.submit.entries[0].output.buffer != 0);
+        server_reply(s, &(struct reply){ .request = r.request,
+                                .status = STATUS_OK,
+                                .type = REPLY_DONE,
+                                .done = { .found = { .numerics = { 5, 6, 7, 1ull << 40 },
+                                                  .overflow = { 8, 0, 9, 10 } } } });
+        r = server_take(s, REQUEST_SUBMIT); /* brings, and receives nothing */
+        CHECK(r.submit.entries[0].output_dtype == DTYPE_F64 && r.submit.entries[0].output.buffer == 0);
+        server_done(s, r.request, 1);
+        server_serve(s);
+}
+
+START_TEST(options_of_numbers_go_out_and_findings_come_back) {
+        struct server *s = server_start(script_options, NULL);
+        struct tutti *t = client_open(s);
+        struct tutti_group *g = client_join(t, 0, 2);
+        struct tutti_buffer *b;
+        struct tutti_work *w;
+        struct tutti_result r;
+        ck_assert_int_eq(tutti_buffer_alloc(t, 100, &b), TUTTI_OK);
+        struct tutti_value v = TUTTI_VALUE(.buffer = b, .dtype = TUTTI_I64, .n_dims = 1, .shape = { 4 });
+        struct tutti_value f = v, nowhere = TUTTI_VALUE(.dtype = TUTTI_F64),
+                           sizeless = { .dtype = TUTTI_F64 };
+        struct tutti_destinations to = { .where = TUTTI_TO_RANK, .rank = 1 };
+        f.dtype = TUTTI_F64;
+        ck_assert_int_eq(tutti_all_reduce_start(g, NULL, TUTTI_MEAN, &v, &v,
+                                 &TUTTI_OPTIONS(.rounding = TUTTI_FLOOR, .weight = 7), &w),
+                TUTTI_OK);
+        ck_assert_int_eq(tutti_work_wait(w, -1), TUTTI_OK);
+        ck_assert_int_eq(tutti_work_result(w, &r), TUTTI_OK);
+        ck_assert(r.numerics.n == 0 && r.overflow.n == 0);
+        tutti_work_free(w);
+
+        ck_assert_int_eq(tutti_all_reduce_start(g, NULL, TUTTI_MEAN, &v, &f,
+                                 &TUTTI_OPTIONS(.rounding = (enum tutti_rounding)99, .has_weight = 1,
+                                         .weight = 0.25, .check_numerics = 1, .check_overflow = 1),
+                                 &w),
+                TUTTI_OK);
+        ck_assert_int_eq(tutti_work_wait(w, -1), TUTTI_OK);
+        ck_assert_int_eq(tutti_work_result(w, &r), TUTTI_OK);
+        ck_assert(r.numerics.n == 5 && r.numerics.rank == 6 && r.numerics.entry == 7 &&
+                  r.numerics.index == UINT64_C(1) << 40);
+        ck_assert(
+                r.overflow.n == 8 && r.overflow.rank == 0 && r.overflow.entry == 9 && r.overflow.index == 10);
+        tutti_work_free(w);
+
+        ck_assert_int_eq(tutti_reduce(g, NULL, TUTTI_MEAN, &v, &nowhere, &to), TUTTI_OK);
+        ck_assert_int_eq(tutti_reduce(g, NULL, TUTTI_MEAN, &v, &sizeless, &to), TUTTI_INVALID);
+        ck_assert_int_eq(tutti_error_info()->field, TUTTI_FIELD_SIZE);
+        tutti_close(t);
+        server_end(s);
+}
+END_TEST
+
 /* --- ways to end --- */
 
 static void script_refuses(struct server *s) {
@@ -487,8 +555,8 @@ END_TEST
 
 UNIT_MAIN("lib-work", 30, a_reduce_is_sent_as_asked_and_brings_its_result,
         destinations_roots_timeouts_and_unknown_words_go_out_as_they_are,
-        an_error_is_shown_as_sentences_and_as_data, the_end_of_tuttid_is_DAEMON_LOST_for_all_at_once_P9,
-        an_ejection_says_why_to_what_was_pending, a_limit_ends_the_wait_alone,
-        cancelling_ends_all_waits_and_nothing_else_P8,
+        options_of_numbers_go_out_and_findings_come_back, an_error_is_shown_as_sentences_and_as_data,
+        the_end_of_tuttid_is_DAEMON_LOST_for_all_at_once_P9, an_ejection_says_why_to_what_was_pending,
+        a_limit_ends_the_wait_alone, cancelling_ends_all_waits_and_nothing_else_P8,
         the_descriptor_is_readable_when_there_is_something_to_dispatch, threads_wait_for_each_others_replies,
         a_full_socket_does_not_stop_both_sides, garbage_is_DAEMON_LOST_and_no_crash)

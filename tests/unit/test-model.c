@@ -4,6 +4,7 @@
 #include "model/dtype.h"
 #include "model/error.h"
 #include "model/field.h"
+#include "model/finding.h"
 #include "model/key.h"
 #include "model/op.h"
 #include "model/signature.h"
@@ -15,26 +16,27 @@ static const struct {
         enum dtype dtype;
         const char *name;
         size_t n_bytes;
-        bool is_integer, is_float, is_supported;
+        char family; /* 'i' integer, 'f' float, 'c' complex, 'b' bool, '-' none */
+        enum dtype mean;
 } dtypes[] = {
-        { DTYPE_UNSPECIFIED, "unspecified", 0, false, false, false },
-        { DTYPE_U8, "u8", 1, true, false, true },
-        { DTYPE_I8, "i8", 1, true, false, false },
-        { DTYPE_U16, "u16", 2, true, false, false },
-        { DTYPE_I16, "i16", 2, true, false, false },
-        { DTYPE_U32, "u32", 4, true, false, false },
-        { DTYPE_I32, "i32", 4, true, false, true },
-        { DTYPE_U64, "u64", 8, true, false, false },
-        { DTYPE_I64, "i64", 8, true, false, true },
-        { DTYPE_F16, "f16", 2, false, true, true },
-        { DTYPE_BF16, "bf16", 2, false, true, true },
-        { DTYPE_F32, "f32", 4, false, true, true },
-        { DTYPE_F64, "f64", 8, false, true, true },
-        { DTYPE_BOOL, "bool", 1, false, false, false },
-        { DTYPE_C64, "c64", 8, false, false, false },
-        { DTYPE_C128, "c128", 16, false, false, false },
-        { N_DTYPE, "?", 0, false, false, false },
-        { (enum dtype) - 1, "?", 0, false, false, false },
+        { DTYPE_UNSPECIFIED, "unspecified", 0, '-', DTYPE_UNSPECIFIED },
+        { DTYPE_U8, "u8", 1, 'i', DTYPE_F32 },
+        { DTYPE_I8, "i8", 1, 'i', DTYPE_F32 },
+        { DTYPE_U16, "u16", 2, 'i', DTYPE_F32 },
+        { DTYPE_I16, "i16", 2, 'i', DTYPE_F32 },
+        { DTYPE_U32, "u32", 4, 'i', DTYPE_F64 },
+        { DTYPE_I32, "i32", 4, 'i', DTYPE_F64 },
+        { DTYPE_U64, "u64", 8, 'i', DTYPE_F64 },
+        { DTYPE_I64, "i64", 8, 'i', DTYPE_F64 },
+        { DTYPE_F16, "f16", 2, 'f', DTYPE_UNSPECIFIED },
+        { DTYPE_BF16, "bf16", 2, 'f', DTYPE_UNSPECIFIED },
+        { DTYPE_F32, "f32", 4, 'f', DTYPE_UNSPECIFIED },
+        { DTYPE_F64, "f64", 8, 'f', DTYPE_UNSPECIFIED },
+        { DTYPE_BOOL, "bool", 1, 'b', DTYPE_UNSPECIFIED },
+        { DTYPE_C64, "c64", 8, 'c', DTYPE_UNSPECIFIED },
+        { DTYPE_C128, "c128", 16, 'c', DTYPE_UNSPECIFIED },
+        { N_DTYPE, "?", 0, '-', DTYPE_UNSPECIFIED },
+        { (enum dtype) - 1, "?", 0, '-', DTYPE_UNSPECIFIED },
 };
 
 START_TEST(dtypes_have_name_size_and_family) {
@@ -42,33 +44,80 @@ START_TEST(dtypes_have_name_size_and_family) {
         for (size_t i = 0; i < ARRAY_SIZE(dtypes); i++) {
                 ck_assert_str_eq(dtype_name(dtypes[i].dtype), dtypes[i].name);
                 ck_assert_uint_eq(dtype_bytes(dtypes[i].dtype), dtypes[i].n_bytes);
-                ck_assert_int_eq(dtype_is_integer(dtypes[i].dtype), dtypes[i].is_integer);
-                ck_assert_int_eq(dtype_is_float(dtypes[i].dtype), dtypes[i].is_float);
-                ck_assert_int_eq(dtype_is_supported(dtypes[i].dtype), dtypes[i].is_supported);
+                ck_assert_int_eq(dtype_is_integer(dtypes[i].dtype), dtypes[i].family == 'i');
+                ck_assert_int_eq(dtype_is_float(dtypes[i].dtype), dtypes[i].family == 'f');
+                ck_assert_int_eq(dtype_is_complex(dtypes[i].dtype), dtypes[i].family == 'c');
+                ck_assert_int_eq(dtype_is_supported(dtypes[i].dtype), dtypes[i].family != '-');
+                ck_assert_int_eq(dtype_of_integer_mean(dtypes[i].dtype), dtypes[i].mean);
         }
 }
 END_TEST
+
+/* Which families have each op, unasked. */
+static const char *const families_of[] = {
+        [OP_UNSPECIFIED] = "",
+        [OP_SUM] = "ifc",
+        [OP_MEAN] = "fc",
+        [OP_PROD] = "ifc",
+        [OP_MIN] = "if",
+        [OP_MAX] = "if",
+        [OP_BAND] = "i",
+        [OP_BOR] = "i",
+        [OP_BXOR] = "i",
+        [OP_LAND] = "b",
+        [OP_LOR] = "b",
+        [N_OP] = "",
+};
 
 START_TEST(ops_on_dtypes) {
         for (unsigned int op = 0; op <= N_OP; op++)
-                for (unsigned int dtype = 0; dtype <= N_DTYPE; dtype++) {
-                        bool everywhere = op == OP_SUM || op == OP_MIN || op == OP_MAX;
-                        bool on_floats = op == OP_MEAN && dtype_is_float((enum dtype)dtype);
-                        ck_assert_int_eq(op_is_supported((enum op)op, (enum dtype)dtype),
-                                dtype_is_supported((enum dtype)dtype) && (everywhere || on_floats));
-                }
+                for (size_t i = 0; i < ARRAY_SIZE(dtypes); i++)
+                        ck_assert_msg(op_is_supported((enum op)op, dtypes[i].dtype) ==
+                                              (strchr(families_of[op], dtypes[i].family) != NULL),
+                                "%s on %s", op_name((enum op)op), dtypes[i].name);
 }
 END_TEST
 
-START_TEST(D3_the_text_of_what_works_names_every_supported_dtype) {
-        for (unsigned int dtype = 0; dtype < N_DTYPE; dtype++) {
+START_TEST(D3_the_text_of_what_works_names_every_dtype_and_op) {
+        for (unsigned int dtype = DTYPE_U8; dtype < N_DTYPE; dtype++) {
                 char word[16] = " ";
                 strcat(word, dtype_name((enum dtype)dtype));
-                ck_assert_int_eq(
-                        strstr(op_supported_text(), word) != NULL, dtype_is_supported((enum dtype)dtype));
+                ck_assert_msg(strstr(op_supported_text(), word) != NULL, "%s", word);
         }
+        for (unsigned int op = OP_SUM; op < N_OP; op++)
+                ck_assert_msg(strstr(op_supported_text(), op_name((enum op)op)) != NULL, "%u", op);
         ck_assert_str_eq(op_supported_text(),
-                "SUM, MIN, MAX on u8 i32 i64 f16 bf16 f32 f64; MEAN on f16 bf16 f32 f64");
+                "SUM, MEAN, PROD, MIN, MAX on f16 bf16 f32 f64; SUM, PROD, MIN, MAX, BAND, BOR, BXOR on u8 "
+                "i8 "
+                "u16 i16 u32 i32 u64 i64, and MEAN with a rounding or a float output; SUM, MEAN, PROD on c64 "
+                "c128; LAND, LOR on bool");
+        struct error e; /* it fits behind what is said of the op */
+        error_init(&e, STATUS_OK);
+        ck_assert_uint_lt(strlen(op_supported_text()) + 64, sizeof(e.detail));
+}
+END_TEST
+
+/* --- findings --- */
+
+static struct findings finding_at(uint32_t rank, uint32_t entry, uint64_t index, uint64_t n) {
+        return (struct findings){ .numerics = { .n = n, .rank = rank, .entry = entry, .index = index } };
+}
+
+START_TEST(D11_the_first_finding_is_the_same_in_whatever_order_parts_are_added) {
+        const struct findings parts[] = { finding_at(2, 0, 5, 1), finding_at(1, 3, 900, 10),
+                finding_at(1, 3, 70, 100), finding_at(1, 4, 0, 1000),
+                { .overflow = { .n = 6, .index = 8 } } };
+        for (size_t start = 0; start < ARRAY_SIZE(parts); start++) {
+                struct findings f = { 0 };
+                for (size_t i = 0; i < ARRAY_SIZE(parts); i++)
+                        findings_add(&f, &parts[(start + i) % ARRAY_SIZE(parts)]);
+                ck_assert_uint_eq(f.numerics.n, 1111);
+                ck_assert_uint_eq(f.numerics.rank, 1);
+                ck_assert_uint_eq(f.numerics.entry, 3);
+                ck_assert_uint_eq(f.numerics.index, 70);
+                ck_assert_uint_eq(f.overflow.n, 6);
+                ck_assert_uint_eq(f.overflow.index, 8);
+        }
 }
 END_TEST
 
@@ -192,6 +241,7 @@ START_TEST(spans_overlap_when_they_share_a_byte) {
 END_TEST
 
 UNIT_MAIN("model", 5, dtypes_have_name_size_and_family, ops_on_dtypes,
-        D3_the_text_of_what_works_names_every_supported_dtype, every_word_has_its_name,
+        D3_the_text_of_what_works_names_every_dtype_and_op,
+        D11_the_first_finding_is_the_same_in_whatever_order_parts_are_added, every_word_has_its_name,
         keys_are_names_or_numbers_and_never_collide, keys_have_1_to_128_bytes, spans_fit_or_are_refused,
         spans_overlap_when_they_share_a_byte)

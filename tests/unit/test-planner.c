@@ -19,6 +19,7 @@ struct meeting_room {
         struct entry entries[MAX_RANKS][MAX_VALUES];
         const struct entry *pointers[MAX_RANKS];
         uint32_t divisor;
+        double weights[MAX_RANKS];
 };
 
 static void room_init(struct meeting_room *room, enum kind kind, uint32_t n_ranks, uint32_t n_entries) {
@@ -71,6 +72,7 @@ static enum status room_plan(
                 .n_ranks = room->n_ranks,
                 .ranks = room->ranks,
                 .entries = room->pointers,
+                .weights = room->weights,
                 .divisor = room->divisor,
                 .n_devices = 1,
         };
@@ -403,6 +405,97 @@ START_TEST(a_broadcast_copies_to_all_but_the_root_itself) {
 }
 END_TEST
 
+START_TEST(P12_a_mean_of_integers_says_where_it_goes) {
+        static struct meeting_room room;
+        room_init(&room, KIND_REDUCE, 2, 1);
+        room.signature.op = OP_MEAN;
+        room_set_value(&room, 0, DTYPE_U8, 100);
+        room_set_places(&room, 0, 0, at(1, 0), at(2, 0));
+        room_set_places(&room, 1, 0, at(3, 0), at(4, 0));
+        room.signature.options.rounding = ROUNDING_FLOOR;
+        check_plan(&room, "one_device order=rank CPU:0: 1 step, 1 chunk of 4 KiB, moves 400 bytes\n"
+                          "reduce MEAN/2 floor u8 x100  R0 b10+0, R1 b30+0 -> R0 b20+0, R1 b40+0\n");
+        room.signature.options.rounding = ROUNDING_UNSPECIFIED;
+        room.entries[0][0].output_dtype = room.entries[1][0].output_dtype = DTYPE_F32;
+        check_plan(&room, "one_device order=rank CPU:0: 1 step, 1 chunk of 4 KiB, moves 1000 bytes\n"
+                          "reduce MEAN/2 u8>f32 x100  R0 b10+0, R1 b30+0 -> R0 b20+0, R1 b40+0\n");
+}
+END_TEST
+
+START_TEST(D12_weights_stand_in_the_plan) {
+        static struct meeting_room room;
+        room_init(&room, KIND_REDUCE, 3, 1);
+        room.signature.op = OP_MEAN;
+        room.signature.options.has_weight = true;
+        room_set_value(&room, 0, DTYPE_F32, 10);
+        for (uint32_t i = 0; i < 3; i++) {
+                room_set_places(&room, i, 0, at(1 + i, 0), at(1 + i, 0));
+                room.weights[i] = i / 2.0;
+        }
+        check_plan(&room, "one_device order=rank CPU:0: 1 step, 1 chunk of 4 KiB, moves 240 bytes\n"
+                          "reduce MEAN/1.5 f32 x10  R0 b10+0 *0, R1 b20+0 *0.5, R2 b30+0 *1 -> "
+                          "R0 b10+0, R1 b20+0, R2 b30+0\n");
+        room.signature.op = OP_SUM;
+        check_plan(&room, "one_device order=rank CPU:0: 1 step, 1 chunk of 4 KiB, moves 240 bytes\n"
+                          "reduce SUM f32 x10  R0 b10+0 *0, R1 b20+0 *0.5, R2 b30+0 *1 -> "
+                          "R0 b10+0, R1 b20+0, R2 b30+0\n");
+}
+END_TEST
+
+/* Whether a collective with these two weights is refused, and why. */
+static void check_weights(enum op op, double a, double b, const char *refusal) {
+        static struct meeting_room room;
+        static struct error err;
+        struct planner *planner;
+        struct plan plan;
+        plan_init(&plan);
+        ck_assert_int_eq(planner_new(&planner, 1, CHUNK_BYTES), 0);
+        room_init(&room, KIND_REDUCE, 2, 1);
+        room.signature.op = op;
+        room.signature.options.has_weight = true;
+        room_set_value(&room, 0, DTYPE_F64, 10);
+        for (uint32_t i = 0; i < 2; i++)
+                room_set_places(&room, i, 0, at(1 + i, 0), at(1 + i, 0));
+        room.weights[0] = a;
+        room.weights[1] = b;
+        enum status status = room_plan(&room, planner, &plan, &err);
+        ck_assert_int_eq(status, refusal ? STATUS_INVALID : STATUS_OK);
+        if (refusal) {
+                ck_assert_int_eq(err.field, FIELD_OPTIONS);
+                ck_assert_msg(strstr(err.detail, refusal) != NULL, "%s", err.detail);
+        }
+        planner_free(planner);
+        plan_deinit(&plan);
+}
+
+START_TEST(D12_a_mean_of_nothing_is_refused) {
+        check_weights(OP_MEAN, 0, 0, "the weights of all 2 contributions are 0");
+        check_weights(OP_MEAN, 0, -0.0, "the weights of all 2 contributions are 0");
+        check_weights(OP_MEAN, 0, 0x1p-1074, NULL);
+        check_weights(OP_SUM, 0, 0, NULL);
+        check_weights(OP_MEAN, 0x1.8p1023, 0x1.8p1023, "more than f64 can hold");
+        check_weights(OP_SUM, 0x1.8p1023, 0x1.8p1023, "more than f64 can hold");
+}
+END_TEST
+
+/* Also what nobody receives is looked at. */
+START_TEST(D11_checks_stand_in_the_plan) {
+        static struct meeting_room room;
+        room_init(&room, KIND_BROADCAST, 1, 1);
+        room_set_value(&room, 0, DTYPE_F32, 8);
+        room_set_places(&room, 0, 0, at(1, 0), at(0, 0));
+        room.signature.options.check_numerics = true;
+        check_plan(&room, "one_device order=rank CPU:0: 1 step, 1 chunk of 4 KiB, moves 32 bytes\n"
+                          "copy f32 x8  R0 b10+0 ->   check_numerics\n");
+        room_init(&room, KIND_REDUCE, 1, 1);
+        room_set_value(&room, 0, DTYPE_I8, 8);
+        room_set_places(&room, 0, 0, at(1, 0), at(2, 0));
+        room.signature.options.check_numerics = room.signature.options.check_overflow = true;
+        check_plan(&room, "one_device order=rank CPU:0: 1 step, 1 chunk of 4 KiB, moves 16 bytes\n"
+                          "reduce SUM i8 x8  R0 b10+0 -> R0 b20+0  check_numerics  check_overflow\n");
+}
+END_TEST
+
 START_TEST(nothing_to_do_is_an_empty_plan) {
         static const char empty[] =
                 "one_device order=rank CPU:0: 0 steps, 0 chunks of 4 KiB, moves 0 bytes\n";
@@ -505,6 +598,7 @@ END_TEST
 UNIT_MAIN("planner", 60, P14_overlaps_are_refused_and_nothing_else,
         a_refusal_names_ranks_entries_buffers_and_bytes, P14_agrees_with_a_naive_oracle,
         P10_a_reduction_reads_in_rank_order, a_batch_has_a_step_for_each_entry_that_somebody_receives,
-        a_broadcast_copies_to_all_but_the_root_itself, nothing_to_do_is_an_empty_plan,
-        what_no_algorithm_does_is_unsupported, short_memory_is_said_and_survived,
-        after_the_first_time_nothing_is_allocated)
+        a_broadcast_copies_to_all_but_the_root_itself, P12_a_mean_of_integers_says_where_it_goes,
+        D12_weights_stand_in_the_plan, D12_a_mean_of_nothing_is_refused, D11_checks_stand_in_the_plan,
+        nothing_to_do_is_an_empty_plan, what_no_algorithm_does_is_unsupported,
+        short_memory_is_said_and_survived, after_the_first_time_nothing_is_allocated)

@@ -1,6 +1,7 @@
 /* What a half must keep by itself, and what halves must agree on. The mutation test of P4 is at the end:
  * every field that is compared is changed in one half, and found. */
 #include "model/signature.h"
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include "unit.h"
@@ -74,25 +75,25 @@ END_TEST
 START_TEST(D18_there_is_no_default_op) {
         struct half h = half_of(KIND_REDUCE);
         h.signature.op = OP_UNSPECIFIED;
-        check_refused(&h, STATUS_INVALID, FIELD_OP, "there is no default op: say SUM, MEAN, MIN or MAX");
+        check_refused(&h, STATUS_INVALID, FIELD_OP, "there is no default op: say SUM, MEAN, PROD, MIN,");
         struct half batch = half_of(KIND_BATCH_REDUCE);
         batch.signature.op = OP_UNSPECIFIED;
         check_refused(&batch, STATUS_INVALID, FIELD_OP, "no default op");
 }
 END_TEST
 
+/* Every op on every dtype: done, or refused with the list of what is. */
 START_TEST(D3_ops_that_are_not_done_are_refused_with_the_list) {
-        static const enum op not_done[] = { OP_PROD, OP_BAND, OP_BOR, OP_BXOR, OP_LAND, OP_LOR, N_OP };
         struct half h = half_of(KIND_REDUCE);
-        for (size_t i = 0; i < ARRAY_SIZE(not_done); i++) {
-                h.signature.op = not_done[i];
-                check_refused(&h, STATUS_UNSUPPORTED, FIELD_OP, op_supported_text());
-        }
-        for (enum op op = OP_SUM; op <= OP_MAX; op++) {
-                if (op == OP_PROD)
-                        continue;
-                h.signature.op = op;
-                check_ok(&h);
+        for (unsigned int op = OP_SUM; op <= N_OP; op++) {
+                for (unsigned int dtype = DTYPE_U8; dtype < N_DTYPE; dtype++) {
+                        h.signature.op = (enum op)op;
+                        h.entries[0].dtype = (enum dtype)dtype;
+                        if (op_is_supported((enum op)op, (enum dtype)dtype))
+                                check_ok(&h);
+                        else if (op != OP_MEAN || !dtype_is_integer((enum dtype)dtype))
+                                check_refused(&h, STATUS_UNSUPPORTED, FIELD_OP, op_supported_text());
+                }
         }
 }
 END_TEST
@@ -122,11 +123,7 @@ START_TEST(options_that_are_not_done_are_refused) {
                 struct options options;
                 const char *word;
         } table[] = {
-                { { .rounding = ROUNDING_TRUNC }, "rounding (trunc, floor, nearest)" },
-                { { .rounding = 77 }, "rounding" },
-                { { .has_weight = true }, "weight" },
-                { { .check_numerics = true }, "check_numerics" },
-                { { .check_overflow = true }, "check_overflow" },
+                { { .rounding = 77 }, "a rounding other than trunc, floor and nearest" },
                 { { .has_algorithm = true }, "algorithm" },
                 { { .has_packing = true }, "packing" },
                 { { .implementation = IMPLEMENTATION_NCCL }, "NCCL" },
@@ -181,32 +178,99 @@ END_TEST
 
 START_TEST(D3_dtypes_that_are_not_done_are_refused_with_the_list) {
         struct half h = half_of(KIND_REDUCE), broadcast = half_of(KIND_BROADCAST);
-        for (unsigned int dtype = DTYPE_U8; dtype <= N_DTYPE; dtype++) {
-                h.entries[0].dtype = broadcast.entries[0].dtype = (enum dtype)dtype;
-                if (dtype_is_supported((enum dtype)dtype)) {
-                        check_ok(&h);
-                        check_ok(&broadcast);
-                        continue;
-                }
-                check_refused(&h, STATUS_UNSUPPORTED, FIELD_DTYPE, op_supported_text());
-                check_refused(&broadcast, STATUS_UNSUPPORTED, FIELD_DTYPE, "u8 i32 i64 f16 bf16 f32 f64");
+        for (unsigned int dtype = DTYPE_U8; dtype < N_DTYPE; dtype++) {
+                broadcast.entries[0].dtype = (enum dtype)dtype;
+                check_ok(&broadcast);
         }
+        h.entries[0].dtype = broadcast.entries[0].dtype = N_DTYPE;
+        check_refused(&h, STATUS_UNSUPPORTED, FIELD_DTYPE, op_supported_text());
+        check_refused(&broadcast, STATUS_UNSUPPORTED, FIELD_DTYPE,
+                "u8 i8 u16 i16 u32 i32 u64 i64 f16 bf16 f32 f64 bool c64 c128");
         h.entries[0].dtype = DTYPE_UNSPECIFIED;
         check_refused(&h, STATUS_INVALID, FIELD_DTYPE, "missing");
 }
 END_TEST
 
-START_TEST(D9_mean_of_integers_is_refused_with_advice) {
-        static const enum dtype integers[] = { DTYPE_U8, DTYPE_I32, DTYPE_I64 };
+START_TEST(D9_mean_of_integers_needs_a_rounding_or_a_float_output) {
         struct half h = half_of(KIND_REDUCE);
         h.signature.op = OP_MEAN;
-        for (size_t i = 0; i < ARRAY_SIZE(integers); i++) {
-                h.entries[0].dtype = integers[i];
-                check_refused(&h, STATUS_UNSUPPORTED, FIELD_OP,
-                        "a float output or a named rounding (trunc, floor, nearest)");
+        for (enum dtype dtype = DTYPE_U8; dtype <= DTYPE_I64; dtype++) {
+                struct entry *e = &h.entries[0];
+                enum dtype mean = dtype_of_integer_mean(dtype),
+                           other = mean == DTYPE_F32 ? DTYPE_F64 : DTYPE_F32;
+                e->dtype = dtype;
+                e->output_dtype = DTYPE_UNSPECIFIED;
+                check_refused(
+                        &h, STATUS_UNSUPPORTED, FIELD_OP, "a named rounding (trunc, floor, nearest) or an");
+                check_refused(&h, STATUS_UNSUPPORTED, FIELD_OP, dtype_name(mean));
+                for (enum rounding r = ROUNDING_TRUNC; r <= ROUNDING_NEAREST; r++) {
+                        h.signature.options.rounding = r;
+                        check_ok(&h);
+                        e->output_dtype = dtype;
+                        check_ok(&h);
+                        e->output_dtype = mean;
+                        check_refused(&h, STATUS_INVALID, FIELD_OPTIONS, "needs no rounding");
+                        e->output_dtype = DTYPE_UNSPECIFIED;
+                }
+                h.signature.options.rounding = ROUNDING_UNSPECIFIED;
+                e->output_dtype = mean;
+                check_ok(&h);
+                e->output_dtype = other;
+                check_refused(&h, STATUS_UNSUPPORTED, FIELD_OUTPUT_DTYPE, dtype_name(mean));
         }
-        h.entries[0].dtype = DTYPE_F16;
+}
+END_TEST
+
+START_TEST(P15_a_rounding_is_for_the_mean_of_integers_alone) {
+        struct half h = half_of(KIND_REDUCE), barrier = half_of(KIND_BARRIER);
+        h.signature.options.rounding = barrier.signature.options.rounding = ROUNDING_FLOOR;
+        check_refused(&barrier, STATUS_INVALID, FIELD_OPTIONS, "MEAN of integers");
+        h.entries[0].dtype = DTYPE_I32;
+        check_refused(&h, STATUS_INVALID, FIELD_OPTIONS, "MEAN of integers");
+        h.signature.op = OP_MEAN;
         check_ok(&h);
+        h.entries[0].dtype = DTYPE_F32;
+        check_refused(&h, STATUS_INVALID, FIELD_OPTIONS, "not of f32");
+}
+END_TEST
+
+START_TEST(D12_weights_are_for_sums_and_means_of_floats) {
+        static const double good[] = { 0, -0.0, 1, 0x1p-1074, 0x1.fffffffffffffp1023 };
+        static const double bad[] = { -1, -0x1p-1074, INFINITY, -INFINITY, NAN };
+        struct half h = half_of(KIND_REDUCE), broadcast = half_of(KIND_BROADCAST);
+        h.signature.options.has_weight = broadcast.signature.options.has_weight = true;
+        for (size_t i = 0; i < ARRAY_SIZE(good); i++) {
+                h.signature.options.weight = good[i];
+                check_ok(&h);
+        }
+        for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+                h.signature.options.weight = bad[i];
+                check_refused(&h, STATUS_INVALID, FIELD_OPTIONS, "0 or a positive finite number");
+        }
+        h.signature.options.weight = 1;
+        check_refused(&broadcast, STATUS_INVALID, FIELD_OPTIONS, "not for broadcast");
+        for (unsigned int op = OP_SUM; op < N_OP; op++) {
+                h.signature.op = (enum op)op;
+                if (op > OP_MEAN)
+                        check_refused(&h, STATUS_INVALID, FIELD_OPTIONS, "a weight is for SUM and MEAN");
+        }
+        h.signature.op = OP_SUM;
+        for (enum dtype dtype = DTYPE_U8; dtype < N_DTYPE; dtype++) {
+                h.entries[0].dtype = dtype;
+                if (dtype_is_float(dtype))
+                        check_ok(&h);
+                else
+                        check_refused(&h, STATUS_UNSUPPORTED, FIELD_OPTIONS, "can be weighted");
+        }
+}
+END_TEST
+
+START_TEST(checks_may_be_asked_for_with_everything) {
+        for (enum kind kind = KIND_REDUCE; kind <= KIND_BARRIER; kind++) {
+                struct half h = half_of(kind);
+                h.signature.options.check_numerics = h.signature.options.check_overflow = true;
+                check_ok(&h);
+        }
 }
 END_TEST
 
@@ -216,6 +280,16 @@ START_TEST(an_output_dtype_is_the_inputs) {
         check_ok(&h);
         h.entries[0].output_dtype = DTYPE_F64;
         check_refused(&h, STATUS_UNSUPPORTED, FIELD_OUTPUT_DTYPE, "(f64) other than the input's (f32)");
+        h.entries[0].dtype = DTYPE_I32; /* of another op than MEAN */
+        check_refused(&h, STATUS_UNSUPPORTED, FIELD_OUTPUT_DTYPE, "(f64) other than the input's (i32)");
+        h.signature.op = OP_MEAN;
+        ck_assert_int_eq(entry_output_dtype(&h.entries[0]), DTYPE_F64);
+        check_ok(&h);
+        h.entries[0].dtype = DTYPE_U8; /* the output has the most bytes */
+        h.entries[0].output_dtype = DTYPE_F32;
+        h.entries[0].n_dims = 1;
+        h.entries[0].shape[0] = UINT64_C(1) << 61;
+        check_refused(&h, STATUS_LIMIT, FIELD_SHAPE, "63 bits");
 }
 END_TEST
 
@@ -323,7 +397,7 @@ START_TEST(refusals_of_a_batch_name_the_entry) {
         struct half h = half_of(KIND_BATCH_REDUCE);
         struct error e;
         error_init(&e, STATUS_OK);
-        h.entries[2].dtype = DTYPE_C64;
+        h.entries[2].dtype = DTYPE_BOOL;
         ck_assert_int_eq(signature_check(&h.signature, h.entries, 1, WORLD, &e), STATUS_UNSUPPORTED);
         ck_assert_int_eq(e.entry, 2);
         h = half_of(KIND_BATCH_REDUCE);
@@ -531,10 +605,12 @@ UNIT_MAIN("signature", 10, the_four_kinds_are_taken, other_kinds_are_not_done, D
         D3_ops_that_are_not_done_are_refused_with_the_list, broadcast_and_barrier_take_no_op,
         a_root_is_inside_the_world, options_that_are_not_done_are_refused,
         each_kind_takes_its_number_of_entries, O3_a_batch_has_at_most_65536_entries,
-        D3_dtypes_that_are_not_done_are_refused_with_the_list, D9_mean_of_integers_is_refused_with_advice,
-        an_output_dtype_is_the_inputs, sparse_and_strided_values_are_not_done,
-        O3_shapes_have_8_dimensions_and_count_below_2_to_the_63, D13_zero_elements_are_a_value_like_any,
-        destinations_are_named_and_inside_the_world,
+        D3_dtypes_that_are_not_done_are_refused_with_the_list,
+        D9_mean_of_integers_needs_a_rounding_or_a_float_output,
+        P15_a_rounding_is_for_the_mean_of_integers_alone, D12_weights_are_for_sums_and_means_of_floats,
+        checks_may_be_asked_for_with_everything, an_output_dtype_is_the_inputs,
+        sparse_and_strided_values_are_not_done, O3_shapes_have_8_dimensions_and_count_below_2_to_the_63,
+        D13_zero_elements_are_a_value_like_any, destinations_are_named_and_inside_the_world,
         a_reduction_needs_an_input_everywhere_and_an_output_where_it_goes,
         a_broadcast_needs_the_roots_input_and_the_others_output, refusals_of_a_batch_name_the_entry,
         who_reads_and_who_receives, bytes_are_summed_and_saturate, B1_B2_B5_B6_every_compared_field_is_found,

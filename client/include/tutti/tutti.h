@@ -324,7 +324,8 @@ struct tutti_destinations {
 };
 
 /* One value of a batch. `output` may be NULL where this rank is no destination, and equal to `input` for in
- * place. */
+ * place. Its dtype differs from the input's in MEAN of integers alone; where this rank is no destination,
+ * that dtype is all that counts of it, and NULL says the input's. */
 struct tutti_entry {
         size_t struct_size;
         const struct tutti_value *input;
@@ -335,10 +336,26 @@ struct tutti_entry {
 #define TUTTI_ENTRY(...) ((struct tutti_entry){ .struct_size = sizeof(struct tutti_entry), __VA_ARGS__ })
 TUTTI_API void tutti_entry_init(struct tutti_entry *entry);
 
-/* Options of one collective; NULL is all defaults. */
+/* How MEAN of integers comes back to their own type. NEAREST: ties to even. */
+enum tutti_rounding { TUTTI_ROUNDING_UNSPECIFIED = 0, TUTTI_TRUNC, TUTTI_FLOOR, TUTTI_NEAREST };
+
+/* Options of one collective; NULL is all defaults. Timeout and weight are this replica's own, the others must
+ * be equal in all. */
 struct tutti_options {
         size_t struct_size;
         double timeout; /* s, from this call on; 0: the membership's default; < 0: none */
+        /* MEAN of integers has no result until somebody says what becomes of the fraction: this, or an output
+         * of F32 (8 and 16 bits) or F64 (32 and 64 bits). */
+        enum tutti_rounding rounding;
+        /* SUM and MEAN of F16 to F64: this contribution is multiplied by `weight`, and MEAN divided by the
+         * sum of the weights. 0 leaves it out, whatever it holds; all 0 is INVALID for a MEAN. All replicas
+         * or none have one. */
+        int has_weight;
+        double weight;
+        /* Look for NaNs and infinities in the inputs (of a broadcast: the root's), or for sums and products
+         * of integers that wrap. The result stays as it is; tutti_result says what was found, and tuttid's
+         * log. */
+        int check_numerics, check_overflow;
 };
 
 #define TUTTI_OPTIONS(...)                                                                                   \
@@ -354,7 +371,7 @@ TUTTI_API void tutti_options_init(struct tutti_options *options);
 TUTTI_API enum tutti_status tutti_all_reduce(struct tutti_group *g, const char *key, enum tutti_op op,
         const struct tutti_value *input, const struct tutti_value *output);
 
-/* Only `destinations` receive; elsewhere `output` is NULL or ignored. */
+/* Only `destinations` receive; elsewhere `output` is NULL, or only its dtype counts. */
 TUTTI_API enum tutti_status tutti_reduce(struct tutti_group *g, const char *key, enum tutti_op op,
         const struct tutti_value *input, const struct tutti_value *output,
         const struct tutti_destinations *destinations);
@@ -401,6 +418,14 @@ TUTTI_API enum tutti_status tutti_work_cancel(struct tutti_work *w);
 /* The error of an ended work; its text is "" while there is none. Never NULL; good until tutti_work_free. */
 TUTTI_API const struct tutti_error_info *tutti_work_error(struct tutti_work *w);
 
+/* What a check of tutti_options found. */
+struct tutti_finding {
+        uint64_t n;     /* elements, over all entries and inputs; 0: nothing, or no check was asked for */
+        uint32_t rank;  /* check_numerics: the lowest that brought one; the first it brought is at: */
+        uint32_t entry; /* of the batch */
+        uint64_t index; /* in elements, last dimension fastest */
+};
+
 /* What is known of a work that ended with OK. */
 struct tutti_result {
         uint64_t collective;             /* tuttid's number within group and epoch */
@@ -409,6 +434,7 @@ struct tutti_result {
         enum tutti_op op;
         double wait, run; /* s: from this submission to the last half's; from there to the complete result */
         uint32_t last_rank; /* whose half came last */
+        struct tutti_finding numerics, overflow;
 };
 TUTTI_API enum tutti_status tutti_work_result(struct tutti_work *w, struct tutti_result *ret);
 /* The result of the calling thread's last synchronous collective that ended with OK. */

@@ -40,5 +40,5 @@ void host_import(struct backend *b, struct chore *chore);
 void host_release(struct backend *b, struct chore *chore);
 
 /* host-run.c */
-enum status host_run_chunk(
-        struct backend *b, const struct plan *plan, uint64_t chunk, const struct memory **ret_culprit);
+enum status host_run_chunk(struct backend *b, const struct plan *plan, uint64_t chunk, struct findings *found,
+        const struct memory **ret_culprit);

@@ -34,8 +34,10 @@
 /* A vector of anything; casts between vector types keep the bits. */
 typedef uint8_t vec __attribute__((vector_size(VECTOR_BYTES)));
 typedef vec vec_u8;
+typedef uint16_t vec_u16 __attribute__((vector_size(VECTOR_BYTES)));
 typedef uint32_t vec_u32 __attribute__((vector_size(VECTOR_BYTES)));
 typedef uint64_t vec_u64 __attribute__((vector_size(VECTOR_BYTES)));
+typedef int8_t vec_i8 __attribute__((vector_size(VECTOR_BYTES)));
 typedef int16_t vec_i16 __attribute__((vector_size(VECTOR_BYTES)));
 typedef int32_t vec_i32 __attribute__((vector_size(VECTOR_BYTES)));
 typedef int64_t vec_i64 __attribute__((vector_size(VECTOR_BYTES)));
@@ -46,7 +48,6 @@ typedef uint16_t half_vec __attribute__((vector_size(VECTOR_BYTES / 2)));
 
 /* How one op is done on one dtype. Every instance is a constant, so all of it is inlined. */
 struct arithmetic {
-        size_t element_bytes;
         size_t stored_bytes; /* of the elements that one vector holds, in memory */
         vec (*widen)(vec stored);
         vec (*combine)(vec a, vec b);
@@ -67,27 +68,46 @@ INLINE vec keep_finished(vec v, uint32_t divisor) {
         return v;
 }
 
-/* --- sums --- */
+/* --- sums and products; integers wrap, so they are the same signed or not --- */
 
-INLINE vec add_u8(vec a, vec b) {
-        return a + b;
-}
+#define DEFINE_SUM_AND_PRODUCT(type)                                                                         \
+        INLINE vec add_##type(vec a, vec b) {                                                                \
+                return (vec)((vec_##type)a + (vec_##type)b);                                                 \
+        }                                                                                                    \
+        INLINE vec multiply_##type(vec a, vec b) {                                                           \
+                return (vec)((vec_##type)a * (vec_##type)b);                                                 \
+        }
 
-INLINE vec add_u32(vec a, vec b) {
-        return (vec)((vec_u32)a + (vec_u32)b);
-}
+DEFINE_SUM_AND_PRODUCT(u8)
+DEFINE_SUM_AND_PRODUCT(u16)
+DEFINE_SUM_AND_PRODUCT(u32)
+DEFINE_SUM_AND_PRODUCT(u64)
+DEFINE_SUM_AND_PRODUCT(f32)
+DEFINE_SUM_AND_PRODUCT(f64)
 
-INLINE vec add_u64(vec a, vec b) {
-        return (vec)((vec_u64)a + (vec_u64)b);
-}
+/* Complex numbers are pairs (real, imaginary) in neighbouring lanes; their sums are those of the parts. Each
+ * operation of the product is rounded by itself, and what becomes NaN stays NaN.
+ *
+ * (a + bi)(c + di): (a c, a d) + (-b d, b c). Lanes are only moved one by one, never computed: where GCC 12
+ * sees a lane added and the next subtracted it makes a fused multiply-add of it, whatever -ffp-contract says.
+ */
+#define DEFINE_COMPLEX_PRODUCT(type, bits_type, sign)                                                        \
+        INLINE vec multiply_pairs_##type(vec a, vec b) {                                                     \
+                vec_##type x = (vec_##type)a, y = (vec_##type)b, real = x, imaginary = x, turned = y;        \
+                vec_##bits_type flip = { 0 };                                                                \
+                for (size_t i = 0; i < sizeof(x) / sizeof(x[0]); i += 2) {                                   \
+                        real[i + 1] = x[i];                                                                  \
+                        imaginary[i] = x[i + 1];                                                             \
+                        turned[i] = y[i + 1];                                                                \
+                        turned[i + 1] = y[i];                                                                \
+                        flip[i] = (sign);                                                                    \
+                }                                                                                            \
+                vec_##type cross = imaginary * turned;                                                       \
+                return (vec)(real * y + (vec_##type)((vec_##bits_type)cross ^ flip));                        \
+        }
 
-INLINE vec add_f32(vec a, vec b) {
-        return (vec)((vec_f32)a + (vec_f32)b);
-}
-
-INLINE vec add_f64(vec a, vec b) {
-        return (vec)((vec_f64)a + (vec_f64)b);
-}
+DEFINE_COMPLEX_PRODUCT(f32, u32, UINT32_C(1) << 31)
+DEFINE_COMPLEX_PRODUCT(f64, u64, UINT64_C(1) << 63)
 
 INLINE vec divide_f32(vec sum, uint32_t divisor) {
         return (vec)((vec_f32)sum / (float)divisor);
@@ -195,8 +215,12 @@ INLINE vec divide_bf16(vec sum, uint32_t divisor) {
         }
 
 DEFINE_EXTREMES(u8)
+DEFINE_EXTREMES(i8)
+DEFINE_EXTREMES(u16)
 DEFINE_EXTREMES(i16)
+DEFINE_EXTREMES(u32)
 DEFINE_EXTREMES(i32)
+DEFINE_EXTREMES(u64)
 DEFINE_EXTREMES(i64)
 
 /* Floats as integers of the same order: the magnitude of a negative one is complemented, which puts -0 right
@@ -225,6 +249,25 @@ DEFINE_FLOAT_ORDER(f16, i16, INT16_MAX, (int16_t)0x7c00)
 DEFINE_FLOAT_ORDER(bf16, i16, INT16_MAX, (int16_t)0x7f80)
 DEFINE_FLOAT_ORDER(f32, i32, INT32_MAX, INT32_C(0x7f800000))
 DEFINE_FLOAT_ORDER(f64, i64, INT64_MAX, INT64_C(0x7ff0000000000000))
+
+/* --- bits and truths --- */
+
+INLINE vec and_bits(vec a, vec b) {
+        return a & b;
+}
+
+INLINE vec or_bits(vec a, vec b) {
+        return a | b;
+}
+
+INLINE vec xor_bits(vec a, vec b) {
+        return a ^ b;
+}
+
+/* Any byte but 0 is true; true is written as 1. */
+INLINE vec widen_bool(vec stored) {
+        return (vec)(stored != 0) & 1;
+}
 
 /* --- the pass --- */
 
@@ -263,7 +306,7 @@ INLINE void reduce_at(const struct kernel_call *c, const struct arithmetic *a, s
 }
 
 INLINE void reduce(const struct kernel_call *c, const struct arithmetic *a) {
-        size_t n_bytes = c->count * a->element_bytes, at = 0;
+        size_t n_bytes = c->count * dtype_bytes(c->dtype), at = 0;
         if (c->n_inputs > FEW_INPUTS)
                 for (; n_bytes - at >= BLOCK * a->stored_bytes; at += BLOCK * a->stored_bytes)
                         reduce_at(c, a, at, BLOCK, a->stored_bytes);
@@ -275,10 +318,9 @@ INLINE void reduce(const struct kernel_call *c, const struct arithmetic *a) {
                 reduce_at(c, a, at, 1, n_bytes - at);
 }
 
-#define DEFINE_KERNEL(name, bytes, stored, widen_, combine_, finish_)                                        \
+#define DEFINE_KERNEL(name, stored, widen_, combine_, finish_)                                               \
         static void name(const struct kernel_call *c) {                                                      \
                 static const struct arithmetic a = {                                                         \
-                        .element_bytes = (bytes),                                                            \
                         .stored_bytes = (stored),                                                            \
                         .widen = (widen_),                                                                   \
                         .combine = (combine_),                                                               \
@@ -290,44 +332,106 @@ INLINE void reduce(const struct kernel_call *c, const struct arithmetic *a) {
 #define FULL VECTOR_BYTES
 #define HALF (VECTOR_BYTES / 2)
 
-DEFINE_KERNEL(sum_u8, 1, FULL, keep, add_u8, keep_finished)
-DEFINE_KERNEL(sum_i32, 4, FULL, keep, add_u32, keep_finished)
-DEFINE_KERNEL(sum_i64, 8, FULL, keep, add_u64, keep_finished)
-DEFINE_KERNEL(sum_f16, 2, HALF, widen_f16, add_f32, finish_f16)
-DEFINE_KERNEL(sum_bf16, 2, HALF, widen_bf16, add_f32, finish_bf16)
-DEFINE_KERNEL(sum_f32, 4, FULL, keep, add_f32, keep_finished)
-DEFINE_KERNEL(sum_f64, 8, FULL, keep, add_f64, keep_finished)
+/* What differs between signed and unsigned, and what does not. */
+#define DEFINE_INTEGER_KERNELS(type)                                                                         \
+        DEFINE_KERNEL(minimum_##type, FULL, keep, min_##type, keep_finished)                                 \
+        DEFINE_KERNEL(maximum_##type, FULL, keep, max_##type, keep_finished)
+#define DEFINE_WRAPPING_KERNELS(bits)                                                                        \
+        DEFINE_KERNEL(sum_##bits, FULL, keep, add_u##bits, keep_finished)                                    \
+        DEFINE_KERNEL(product_##bits, FULL, keep, multiply_u##bits, keep_finished)                           \
+        DEFINE_INTEGER_KERNELS(u##bits)                                                                      \
+        DEFINE_INTEGER_KERNELS(i##bits)
 
-DEFINE_KERNEL(mean_f16, 2, HALF, widen_f16, add_f32, divide_f16)
-DEFINE_KERNEL(mean_bf16, 2, HALF, widen_bf16, add_f32, divide_bf16)
-DEFINE_KERNEL(mean_f32, 4, FULL, keep, add_f32, divide_f32)
-DEFINE_KERNEL(mean_f64, 8, FULL, keep, add_f64, divide_f64)
+DEFINE_WRAPPING_KERNELS(8)
+DEFINE_WRAPPING_KERNELS(16)
+DEFINE_WRAPPING_KERNELS(32)
+DEFINE_WRAPPING_KERNELS(64)
 
-DEFINE_KERNEL(minimum_u8, 1, FULL, keep, min_u8, keep_finished)
-DEFINE_KERNEL(minimum_i32, 4, FULL, keep, min_i32, keep_finished)
-DEFINE_KERNEL(minimum_i64, 8, FULL, keep, min_i64, keep_finished)
-DEFINE_KERNEL(minimum_f16, 2, FULL, order_f16_min, min_i16, unorder_f16)
-DEFINE_KERNEL(minimum_bf16, 2, FULL, order_bf16_min, min_i16, unorder_bf16)
-DEFINE_KERNEL(minimum_f32, 4, FULL, order_f32_min, min_i32, unorder_f32)
-DEFINE_KERNEL(minimum_f64, 8, FULL, order_f64_min, min_i64, unorder_f64)
+#define DEFINE_HALF_KERNELS(type)                                                                            \
+        DEFINE_KERNEL(sum_##type, HALF, widen_##type, add_f32, finish_##type)                                \
+        DEFINE_KERNEL(mean_##type, HALF, widen_##type, add_f32, divide_##type)                               \
+        DEFINE_KERNEL(product_##type, HALF, widen_##type, multiply_f32, finish_##type)                       \
+        DEFINE_KERNEL(minimum_##type, FULL, order_##type##_min, min_i16, unorder_##type)                     \
+        DEFINE_KERNEL(maximum_##type, FULL, order_##type##_max, max_i16, unorder_##type)
 
-DEFINE_KERNEL(maximum_u8, 1, FULL, keep, max_u8, keep_finished)
-DEFINE_KERNEL(maximum_i32, 4, FULL, keep, max_i32, keep_finished)
-DEFINE_KERNEL(maximum_i64, 8, FULL, keep, max_i64, keep_finished)
-DEFINE_KERNEL(maximum_f16, 2, FULL, order_f16_max, max_i16, unorder_f16)
-DEFINE_KERNEL(maximum_bf16, 2, FULL, order_bf16_max, max_i16, unorder_bf16)
-DEFINE_KERNEL(maximum_f32, 4, FULL, order_f32_max, max_i32, unorder_f32)
-DEFINE_KERNEL(maximum_f64, 8, FULL, order_f64_max, max_i64, unorder_f64)
+DEFINE_HALF_KERNELS(f16)
+DEFINE_HALF_KERNELS(bf16)
+
+#define DEFINE_FLOAT_KERNELS(bits)                                                                           \
+        DEFINE_KERNEL(sum_f##bits, FULL, keep, add_f##bits, keep_finished)                                   \
+        DEFINE_KERNEL(mean_f##bits, FULL, keep, add_f##bits, divide_f##bits)                                 \
+        DEFINE_KERNEL(product_f##bits, FULL, keep, multiply_f##bits, keep_finished)                          \
+        DEFINE_KERNEL(product_pairs_f##bits, FULL, keep, multiply_pairs_f##bits, keep_finished)              \
+        DEFINE_KERNEL(minimum_f##bits, FULL, order_f##bits##_min, min_i##bits, unorder_f##bits)              \
+        DEFINE_KERNEL(maximum_f##bits, FULL, order_f##bits##_max, max_i##bits, unorder_f##bits)
+
+DEFINE_FLOAT_KERNELS(32)
+DEFINE_FLOAT_KERNELS(64)
+
+DEFINE_KERNEL(and_all, FULL, keep, and_bits, keep_finished)
+DEFINE_KERNEL(or_all, FULL, keep, or_bits, keep_finished)
+DEFINE_KERNEL(xor_all, FULL, keep, xor_bits, keep_finished)
+DEFINE_KERNEL(and_bool, FULL, widen_bool, and_bits, keep_finished)
+DEFINE_KERNEL(or_bool, FULL, widen_bool, or_bits, keep_finished)
+
+/* Sums that are wider than their elements. */
+#include "backends/host/kernels-wide-impl.h"
+
+#define INTEGER_ROW(bits, type)                                                                              \
+        {                                                                                                    \
+                [OP_SUM] = sum_##bits, [OP_MEAN] = mean_##type, [OP_PROD] = product_##bits,                  \
+                [OP_MIN] = minimum_##type, [OP_MAX] = maximum_##type, [OP_BAND] = and_all,                   \
+                [OP_BOR] = or_all, [OP_BXOR] = xor_all                                                       \
+        }
+#define FLOAT_ROW(type)                                                                                      \
+        {                                                                                                    \
+                [OP_SUM] = sum_##type, [OP_MEAN] = mean_##type, [OP_PROD] = product_##type,                  \
+                [OP_MIN] = minimum_##type, [OP_MAX] = maximum_##type                                         \
+        }
+#define COMPLEX_ROW(part)                                                                                    \
+        { [OP_SUM] = sum_##part, [OP_MEAN] = mean_##part, [OP_PROD] = product_pairs_##part }
 
 /* NOLINTNEXTLINE(misc-definitions-in-headers): included once for each instruction set */
 const struct kernel_table KERNELS_TABLE = {
         .reduce = {
-                [DTYPE_U8] = { [OP_SUM] = sum_u8, [OP_MIN] = minimum_u8, [OP_MAX] = maximum_u8 },
-                [DTYPE_I32] = { [OP_SUM] = sum_i32, [OP_MIN] = minimum_i32, [OP_MAX] = maximum_i32 },
-                [DTYPE_I64] = { [OP_SUM] = sum_i64, [OP_MIN] = minimum_i64, [OP_MAX] = maximum_i64 },
-                [DTYPE_F16] = { [OP_SUM] = sum_f16, [OP_MEAN] = mean_f16, [OP_MIN] = minimum_f16, [OP_MAX] = maximum_f16 },
-                [DTYPE_BF16] = { [OP_SUM] = sum_bf16, [OP_MEAN] = mean_bf16, [OP_MIN] = minimum_bf16, [OP_MAX] = maximum_bf16 },
-                [DTYPE_F32] = { [OP_SUM] = sum_f32, [OP_MEAN] = mean_f32, [OP_MIN] = minimum_f32, [OP_MAX] = maximum_f32 },
-                [DTYPE_F64] = { [OP_SUM] = sum_f64, [OP_MEAN] = mean_f64, [OP_MIN] = minimum_f64, [OP_MAX] = maximum_f64 },
+                [DTYPE_U8] = INTEGER_ROW(8, u8),
+                [DTYPE_I8] = INTEGER_ROW(8, i8),
+                [DTYPE_U16] = INTEGER_ROW(16, u16),
+                [DTYPE_I16] = INTEGER_ROW(16, i16),
+                [DTYPE_U32] = INTEGER_ROW(32, u32),
+                [DTYPE_I32] = INTEGER_ROW(32, i32),
+                [DTYPE_U64] = INTEGER_ROW(64, u64),
+                [DTYPE_I64] = INTEGER_ROW(64, i64),
+                [DTYPE_F16] = FLOAT_ROW(f16),
+                [DTYPE_BF16] = FLOAT_ROW(bf16),
+                [DTYPE_F32] = FLOAT_ROW(f32),
+                [DTYPE_F64] = FLOAT_ROW(f64),
+                [DTYPE_BOOL] = { [OP_LAND] = and_bool, [OP_LOR] = or_bool },
+                [DTYPE_C64] = COMPLEX_ROW(f32),
+                [DTYPE_C128] = COMPLEX_ROW(f64),
+        },
+        .weighted = {
+                [DTYPE_F16] = weighted_f16,
+                [DTYPE_BF16] = weighted_bf16,
+                [DTYPE_F32] = weighted_f32,
+                [DTYPE_F64] = weighted_f64,
+        },
+        .count_wrapped = {
+                [DTYPE_U8] = count_wrapped_u8,
+                [DTYPE_I8] = count_wrapped_i8,
+                [DTYPE_U16] = count_wrapped_u16,
+                [DTYPE_I16] = count_wrapped_i16,
+                [DTYPE_U32] = count_wrapped_u32,
+                [DTYPE_I32] = count_wrapped_i32,
+                [DTYPE_U64] = count_wrapped_u64,
+                [DTYPE_I64] = count_wrapped_i64,
+        },
+        .has_nonfinite = {
+                [DTYPE_F16] = has_nonfinite_f16,
+                [DTYPE_BF16] = has_nonfinite_bf16,
+                [DTYPE_F32] = has_nonfinite_f32,
+                [DTYPE_F64] = has_nonfinite_f64,
+                [DTYPE_C64] = has_nonfinite_f32,
+                [DTYPE_C128] = has_nonfinite_f64,
         },
 };

@@ -6,7 +6,11 @@
 typedef void kernel_fn(const struct kernel_call *call);
 
 struct kernel_table {
-        kernel_fn *reduce[N_DTYPE][N_OP]; /* NULL where op_is_supported says no */
+        kernel_fn *reduce[N_DTYPE][N_OP]; /* NULL where op_is_supported says no, but for MEAN of integers */
+        kernel_fn *weighted[N_DTYPE];     /* SUM and MEAN of floats with weights */
+        /* Added to *ret; SUM and PROD of integers. */
+        void (*count_wrapped[N_DTYPE])(const struct kernel_call *call, struct kernel_count *ret);
+        bool (*has_nonfinite[N_DTYPE])(const void *elements, size_t n_bytes); /* floats and complex */
 };
 
 /* The latter two only where they were built. */

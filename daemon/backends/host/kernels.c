@@ -25,11 +25,21 @@ const char *isa_name(enum isa isa) {
         return "?";
 }
 
-void kernels_reduce(enum isa isa, const struct kernel_call *call) {
+static const struct kernel_table *table_of(enum isa isa) {
         const struct kernel_table *table = isa == ISA_SCALAR ? &kernel_table_scalar : kernel_table_find(isa);
-        CHECK(table && call->n_inputs >= 1 && (call->op != OP_MEAN || call->divisor >= 1));
-        CHECK(call->dtype < N_DTYPE && call->op < N_OP && table->reduce[call->dtype][call->op]);
-        table->reduce[call->dtype][call->op](call);
+        CHECK(table);
+        return table;
+}
+
+void kernels_reduce(enum isa isa, const struct kernel_call *call) {
+        const struct kernel_table *table = table_of(isa);
+        CHECK(call->n_inputs >= 1 && call->n_inputs <= MAX_WORLD &&
+                (call->op != OP_MEAN || call->divisor >= 1));
+        CHECK(call->dtype < N_DTYPE && call->op < N_OP);
+        kernel_fn *kernel =
+                call->weights ? table->weighted[call->dtype] : table->reduce[call->dtype][call->op];
+        CHECK(kernel);
+        kernel(call);
 }
 
 /* A root that receives its own value in place has nothing to copy. */
@@ -48,4 +58,53 @@ void kernels_copy(enum isa isa, const struct kernel_call *call) {
         size_t block = call->n_outputs > 1 ? COPY_BLOCK_BYTES : n_bytes;
         for (size_t at = 0; at < n_bytes; at += block)
                 copy_block(call, at, n_bytes - at < block ? n_bytes - at : block);
+}
+
+/* --- checks --- */
+
+/* The bits that are all ones in a NaN and in an infinity; complex numbers have two such parts. */
+static const struct {
+        uint64_t exponent;
+        size_t part_bytes;
+} nonfinites[N_DTYPE] = {
+        [DTYPE_F16] = { 0x7c00, 2 },
+        [DTYPE_BF16] = { 0x7f80, 2 },
+        [DTYPE_F32] = { 0x7f800000, 4 },
+        [DTYPE_F64] = { 0x7ff0000000000000, 8 },
+        [DTYPE_C64] = { 0x7f800000, 4 },
+        [DTYPE_C128] = { 0x7ff0000000000000, 8 },
+};
+
+static bool is_nonfinite(enum dtype dtype, const uint8_t *element) {
+        uint64_t exponent = nonfinites[dtype].exponent;
+        size_t part_bytes = nonfinites[dtype].part_bytes;
+        for (size_t at = 0; at < dtype_bytes(dtype); at += part_bytes) {
+                uint64_t part = 0;
+                for (size_t i = 0; i < part_bytes; i++)
+                        part |= (uint64_t)element[at + i] << 8 * i;
+                if ((part & exponent) == exponent)
+                        return true;
+        }
+        return false;
+}
+
+struct kernel_count kernels_count_nonfinite(
+        enum isa isa, enum dtype dtype, const void *elements, size_t count) {
+        const struct kernel_table *table = table_of(isa);
+        size_t size = dtype_bytes(dtype);
+        struct kernel_count found = { 0 };
+        if (!table->has_nonfinite[dtype] || !table->has_nonfinite[dtype](elements, count * size))
+                return found;
+        for (size_t k = 0; k < count; k++)
+                if (is_nonfinite(dtype, (const uint8_t *)elements + k * size) && found.n++ == 0)
+                        found.first = k;
+        return found;
+}
+
+struct kernel_count kernels_count_wrapped(enum isa isa, const struct kernel_call *call) {
+        const struct kernel_table *table = table_of(isa);
+        struct kernel_count found = { 0 };
+        if (table->count_wrapped[call->dtype] && !call->weights)
+                table->count_wrapped[call->dtype](call, &found);
+        return found;
 }

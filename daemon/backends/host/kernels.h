@@ -2,10 +2,14 @@
  *
  * out[k] = ((in0 op in1) op in2)... in the order given, for MEAN divided by the divisor, then rounded once to
  * the dtype (f16 and bf16 are widened to f32, combined in f32, MEAN divided in f32, rounded to nearest-even,
- * subnormals kept; f32 and f64 in their own type; integers wrap). MIN and MAX: NaN anywhere gives NaN, -0 <
- * +0. Same bits at every instruction set. Inputs and outputs need element alignment only; an output may be
- * equal to one input, and otherwise overlaps nothing. Every input element is read before the outputs of the
- * same element are written. The caller has set round-to-nearest, no flush to zero. */
+ * subnormals kept; f32 and f64 in their own type; complex numbers by their parts; integers wrap). MIN and
+ * MAX: NaN anywhere gives NaN, -0 < +0. MEAN of integers: the exact sum, divided and rounded as asked for.
+ * With weights: products and sum in f64, rounded once. docs/numbers.md has every rule.
+ *
+ * Same bits at every instruction set. Inputs and outputs need element alignment only; an output may be equal
+ * to one input whose elements have its size, and otherwise overlaps nothing. Every input element is read
+ * before the outputs of the same element are written. The caller has set round-to-nearest, no flush to zero.
+ */
 #pragma once
 
 #include <stddef.h>
@@ -13,24 +17,46 @@
 #include "config.h"
 #include "model/dtype.h"
 #include "model/op.h"
+#include "model/signature.h"
 
 struct kernel_call {
         enum op op;
         enum dtype dtype;
-        const void *const *inputs; /* [n_inputs], n_inputs >= 1 */
+        const void *const *inputs; /* [n_inputs], 1 <= n_inputs <= MAX_WORLD */
         uint32_t n_inputs;
         void *const *outputs; /* [n_outputs] */
         uint32_t n_outputs;
         size_t count;     /* elements */
         uint32_t divisor; /* MEAN: >= 1 */
+        /* MEAN of integers: how to come back to their type; ROUNDING_UNSPECIFIED: the outputs are of
+         * dtype_of_integer_mean. */
+        enum rounding rounding;
+        /* SUM and MEAN of floats: [n_inputs], finite, >= 0; NULL: none. An input of weight 0 is not looked
+         * at. */
+        const double *weights;
+        double total_weight; /* their sum, finite; MEAN: > 0 */
+};
+
+/* What a check has found. */
+struct kernel_count {
+        size_t n;     /* elements */
+        size_t first; /* index of the first; counts where n > 0 */
 };
 
 /* The best the processor has, at most `wanted` (ISA_AUTO: the best). */
 enum isa kernels_isa(enum isa wanted);
 const char *isa_name(enum isa isa); /* "scalar", "AVX2", "AVX-512" */
 
-/* op_is_supported(op, dtype) must hold. */
+/* op_is_supported(op, dtype) must hold, or it is MEAN of integers. */
 void kernels_reduce(enum isa isa, const struct kernel_call *call);
 
 /* Input 0 to every output. */
 void kernels_copy(enum isa isa, const struct kernel_call *call);
+
+/* Elements of `elements` that are NaN or infinite, or have such a part. None in dtypes that have no NaN. */
+struct kernel_count kernels_count_nonfinite(
+        enum isa isa, enum dtype dtype, const void *elements, size_t count);
+
+/* Results of the call that wrap: the exact SUM or PROD of integers is beyond their type. None with other ops
+ * and dtypes. Before the call runs. */
+struct kernel_count kernels_count_wrapped(enum isa isa, const struct kernel_call *call);

@@ -1,0 +1,104 @@
+/* More elements than 31 bits count (P14): a value of 2^31 + 7 bytes, at two replicas, in
+ * chunks over all workers. Needs 4 GiB; skipped where the machine has not twice that to spare. */
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include "meeting.h"
+#include "replica.h"
+#include "unit.h"
+
+#define N_ELEMENTS   ((size_t)(UINT64_C(1) << 31) + 7)
+#define LIMIT_S      150
+#define NEEDED_BYTES (UINT64_C(8) << 30)
+
+static uint64_t available_bytes(void) {
+        unsigned long long kib = 0;
+        char line[256];
+        FILE *f = fopen("/proc/meminfo", "re");
+        ck_assert_ptr_nonnull(f);
+        while (fgets(line, sizeof(line), f) && sscanf(line, "MemAvailable: %llu kB", &kib) != 1)
+                continue;
+        fclose(f);
+        return kib * 1024;
+}
+
+/* Elements around which an index of too few bits goes wrong. */
+static const size_t places[] = { 0, 1, ((size_t)1 << 30) - 1, ((size_t)1 << 31) - 1, (size_t)1 << 31,
+        N_ELEMENTS - 2, N_ELEMENTS - 1 };
+#define N_PLACES (sizeof(places) / sizeof(*places))
+
+static void fill(uint8_t *data, uint32_t rank) {
+        memset(data, rank ? 2 : 1, N_ELEMENTS);
+        for (size_t i = 0; i < N_PLACES; i++)
+                data[places[i]] = (uint8_t)(10 * (i + 1) + rank);
+}
+
+static void expect_equal(const uint8_t *data, size_t from, size_t to, uint8_t expected) {
+        if (from == to)
+                return;
+        ck_assert_msg(data[from] == expected, "element %zu is %u, not %u", from, data[from], expected);
+        ck_assert_msg(memcmp(data + from, data + from + 1, to - from - 1) == 0,
+                "elements %zu to %zu are not all equal", from, to - 1);
+}
+
+/* Everything but the places is `rest`. */
+static void expect_all(const uint8_t *data, uint8_t rest, uint8_t (*at_place)(size_t i)) {
+        size_t from = 0;
+        for (size_t i = 0; i < N_PLACES; i++) {
+                expect_equal(data, from, places[i], rest);
+                expect_equal(data, places[i], places[i] + 1, at_place(i));
+                from = places[i] + 1;
+        }
+        expect_equal(data, from, N_ELEMENTS, rest);
+}
+
+static uint8_t sum_at(size_t i) {
+        return (uint8_t)(20 * (i + 1) + 1);
+}
+
+static uint8_t of_rank_1_at(size_t i) {
+        return (uint8_t)(10 * (i + 1) + 1);
+}
+
+static void meet(struct replica *me) {
+        struct tutti_group *g = replica_join_group(me, &TUTTI_JOIN(.group = "train"));
+        struct array a;
+        struct tutti_work *w;
+        struct tutti_result result;
+        array_init(me->t, &a, TUTTI_U8, N_ELEMENTS);
+        fill(a.data, me->rank);
+        expect_status(tutti_all_reduce(g, "sum", TUTTI_SUM, &a.value, &a.value), TUTTI_OK);
+        expect_all(a.data, 3, sum_at);
+        fill(a.data, me->rank);
+        expect_status(tutti_broadcast(g, "broadcast", 1, &a.value), TUTTI_OK);
+        expect_all(a.data, 2, of_rank_1_at);
+
+        /* What is found there has its whole index. */
+        memset(a.data, 0, N_ELEMENTS);
+        ((uint8_t *)a.data)[N_ELEMENTS - 1] = 128;
+        expect_status(tutti_all_reduce_start(g, "check", TUTTI_SUM, &a.value, &a.value,
+                              &TUTTI_OPTIONS(.check_overflow = 1), &w),
+                TUTTI_OK);
+        expect_work(w, TUTTI_OK);
+        expect_status(tutti_work_result(w, &result), TUTTI_OK);
+        ck_assert_uint_eq(result.overflow.n, 1);
+        ck_assert_uint_eq(result.overflow.index, N_ELEMENTS - 1);
+        tutti_work_free(w);
+}
+
+START_TEST(P14_counts_go_beyond_31_bits) {
+        uint64_t available = available_bytes();
+        if (available < NEEDED_BYTES)
+                unit_skip("%llu MiB of memory are available, %llu are needed",
+                        (unsigned long long)(available >> 20), (unsigned long long)(NEEDED_BYTES >> 20));
+        struct host *h = host_start(NULL);
+        struct replica *replicas[2];
+        replicas_spawn(h, 2, meet, NULL, replicas);
+        for (int i = 0; i < 2; i++)
+                ck_assert_int_eq(replica_end(replicas[i], LIMIT_S), 0);
+        host_expect_counters_zero(h);
+        host_stop(h);
+}
+END_TEST
+
+UNIT_MAIN("large", LIMIT_S, P14_counts_go_beyond_31_bits)
