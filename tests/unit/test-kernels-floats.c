@@ -209,19 +209,32 @@ END_TEST
 
 /* --- what is not finite --- */
 
+/* What a broadcast of these elements to nobody finds. */
+static struct kernel_count count_nonfinite(
+        enum isa isa, enum dtype dtype, const void *elements, size_t count) {
+        struct kernel_count found = { 0 };
+        const struct kernel_call call = { .dtype = dtype,
+                .inputs = (const void *const[]){ elements },
+                .n_inputs = 1,
+                .count = count,
+                .nonfinite = &found };
+        kernels_copy(isa, &call);
+        return found;
+}
+
 START_TEST(P13_of_all_halves_those_with_the_last_exponent_are_not_finite) {
         static uint16_t all[N_HALVES];
         for (int i = 0; i < N_HALVES; i++)
                 all[i] = (uint16_t)i;
         for_each_isa(isa) {
-                struct kernel_count f16 = kernels_count_nonfinite(isa, DTYPE_F16, all, N_HALVES);
-                struct kernel_count bf16 = kernels_count_nonfinite(isa, DTYPE_BF16, all, N_HALVES);
+                struct kernel_count f16 = count_nonfinite(isa, DTYPE_F16, all, N_HALVES);
+                struct kernel_count bf16 = count_nonfinite(isa, DTYPE_BF16, all, N_HALVES);
                 ck_assert_uint_eq(f16.n, 2 * 1024);
                 ck_assert_uint_eq(f16.first, 0x7c00);
                 ck_assert_uint_eq(bf16.n, 2 * 128);
                 ck_assert_uint_eq(bf16.first, 0x7f80);
-                ck_assert_uint_eq(kernels_count_nonfinite(isa, DTYPE_U16, all, N_HALVES).n, 0);
-                ck_assert_uint_eq(kernels_count_nonfinite(isa, DTYPE_F16, all, 0x7c00).n, 0);
+                ck_assert_uint_eq(count_nonfinite(isa, DTYPE_U16, all, N_HALVES).n, 0);
+                ck_assert_uint_eq(count_nonfinite(isa, DTYPE_F16, all, 0x7c00).n, 0);
         }
 }
 END_TEST
@@ -237,7 +250,7 @@ static void check_search(enum isa isa, enum dtype dtype, size_t n, size_t at, do
                 float single = (float)v;
                 memcpy(elements + i * part_bytes, is_wide ? (void *)&v : &single, part_bytes);
         }
-        struct kernel_count found = kernels_count_nonfinite(isa, dtype, elements, n);
+        struct kernel_count found = count_nonfinite(isa, dtype, elements, n);
         ck_assert_uint_eq(found.n, is_found);
         if (is_found)
                 ck_assert_uint_eq(found.first, at);
@@ -258,10 +271,66 @@ END_TEST
 START_TEST(P13_each_that_is_not_finite_is_counted_once) {
         float values[] = { NAN, 1, INFINITY, NAN, 2, 3, 4, -INFINITY };
         for_each_isa(isa) {
-                ck_assert_uint_eq(kernels_count_nonfinite(isa, DTYPE_F32, values, 8).n, 4);
-                struct kernel_count pairs = kernels_count_nonfinite(isa, DTYPE_C64, values + 1, 3);
+                ck_assert_uint_eq(count_nonfinite(isa, DTYPE_F32, values, 8).n, 4);
+                struct kernel_count pairs = count_nonfinite(isa, DTYPE_C64, values + 1, 3);
                 ck_assert_uint_eq(pairs.n, 2); /* (1, inf), (NaN, 2), (3, 4) */
                 ck_assert_uint_eq(pairs.first, 0);
+        }
+}
+END_TEST
+
+#define N_MANY 3001
+
+/* Every op in place of the last of n inputs, with a NaN in one and an infinity in another: the result is that
+ * of the kernel that does not look, and each input's own are counted, whatever they become. */
+static void check_while_reducing(enum isa isa, enum op op, enum dtype dtype, uint32_t n, bool is_weighted) {
+        static uint8_t memory[20][2][N_MANY * 16];
+        const void *inputs[2][20];
+        double weights[20];
+        struct kernel_count found[20] = { 0 };
+        size_t size = dtype_bytes(dtype), first = N_MANY - 7;
+        for (uint32_t i = 0; i < n; i++) {
+                memset(memory[i][0], 0, N_MANY * size);
+                memset(memory[i][0] + (1 + i) * size, i == 1 ? 0xff : 0x11, size); /* a NaN of every type */
+                memset(memory[i][0] + first * size, i == n - 1 ? 0xff : 0x22, 2 * size);
+                memcpy(memory[i][1], memory[i][0], N_MANY * size);
+                inputs[0][i] = memory[i][0];
+                inputs[1][i] = memory[i][1];
+                weights[i] = i ? 1 : 0;
+        }
+        struct kernel_call call = { .op = op,
+                .dtype = dtype,
+                .inputs = inputs[0],
+                .n_inputs = n,
+                .outputs = (void *const[]){ memory[n - 1][0] },
+                .n_outputs = 1,
+                .count = N_MANY,
+                .divisor = n,
+                .weights = is_weighted ? weights : NULL,
+                .total_weight = n - 1 };
+        kernels_reduce(isa, &call);
+        call.inputs = inputs[1];
+        call.outputs = (void *const[]){ memory[n - 1][1] };
+        call.nonfinite = found;
+        kernels_reduce(isa, &call);
+        ck_assert_mem_eq(memory[n - 1][0], memory[n - 1][1], N_MANY * size);
+        for (uint32_t i = 0; i < n; i++) {
+                size_t expected = (i == 1) + 2 * (i == n - 1);
+                ck_assert_msg(found[i].n == expected, "%s %s %s, input %u of %u: %zu, not %zu", isa_name(isa),
+                        op_name(op), dtype_name(dtype), i, n, found[i].n, expected);
+                ck_assert(expected == 0 || found[i].first == (i == 1 ? 2 : first));
+        }
+}
+
+START_TEST(D11_the_kernels_look_while_they_reduce) {
+        static const uint32_t worlds[] = { 2, 5, 16, 17, 20 };
+        for_each_isa(isa) for (enum dtype dtype = DTYPE_F16; dtype < N_DTYPE;
+                               dtype++) for (enum op op = OP_SUM; op <= OP_MAX;
+                                             op++) for (size_t w = 0; w < ARRAY_SIZE(worlds); w++) {
+                if (op_is_supported(op, dtype))
+                        check_while_reducing(isa, op, dtype, worlds[w], false);
+                if (op <= OP_MEAN && dtype_is_float(dtype))
+                        check_while_reducing(isa, op, dtype, worlds[w], true);
         }
 }
 END_TEST
@@ -270,4 +339,5 @@ UNIT_MAIN("kernels-floats", 60, D12_all_halves_with_weights, a_weighted_sum_is_r
         D12_a_weight_of_0_leaves_out_whatever_is_there, weighted_sums_are_made_in_f64,
         D3_complex_products_are_those_of_the_parts, P11_complex_products_are_not_contracted,
         a_complex_product_that_is_NaN_stays_so, P13_of_all_halves_those_with_the_last_exponent_are_not_finite,
-        P13_a_NaN_or_infinity_is_found_wherever_it_is, P13_each_that_is_not_finite_is_counted_once)
+        P13_a_NaN_or_infinity_is_found_wherever_it_is, P13_each_that_is_not_finite_is_counted_once,
+        D11_the_kernels_look_while_they_reduce)

@@ -1,5 +1,6 @@
 /* One chunk: each piece of it becomes one kernel call, all of them inside the guard. Where a step has checks,
  * a piece is taken in blocks: what a check has read of the inputs is still near when the kernel reads it. */
+#include <string.h>
 #include "backends/host/host-float.h"
 #include "backends/host/host-guard.h"
 #include "backends/host/host-private.h"
@@ -28,6 +29,7 @@ struct job {
         const void *in[MAX_WORLD];
         void *out[MAX_WORLD];
         double weights[MAX_WORLD];
+        struct kernel_count nonfinite[MAX_WORLD];
 };
 
 /* Where the first element of the piece is. Planner and leases have seen to it that the step lies in the
@@ -41,20 +43,15 @@ static void *locate(const struct operand *o, const struct piece *piece, size_t e
 
 /* --- checks --- */
 
-static void check_numerics(const struct job *j) {
-        const struct kernel_call *call = &j->call;
+static void note_numerics(const struct job *j) {
         const struct operand *inputs = plan_inputs(j->chunk->plan, j->step);
-        for (uint32_t i = 0; i < call->n_inputs; i++) {
-                if (call->weights && call->weights[i] == 0)
+        for (uint32_t i = 0; i < j->call.n_inputs; i++) {
+                if (j->nonfinite[i].n == 0)
                         continue;
-                struct kernel_count count =
-                        kernels_count_nonfinite(j->chunk->isa, call->dtype, call->inputs[i], call->count);
-                if (count.n == 0)
-                        continue;
-                const struct findings found = { .numerics = { .n = count.n,
+                const struct findings found = { .numerics = { .n = j->nonfinite[i].n,
                                                         .rank = inputs[i].rank,
                                                         .entry = j->step->entry,
-                                                        .index = j->first_element + count.first } };
+                                                        .index = j->first_element + j->nonfinite[i].first } };
                 findings_add(j->chunk->found, &found);
         }
 }
@@ -71,15 +68,17 @@ static void check_overflow(const struct job *j) {
 
 /* --- pieces --- */
 
-static void run_job(const struct job *j) {
-        if (j->step->check_numerics)
-                check_numerics(j);
+static void run_job(struct job *j) {
+        if (j->call.nonfinite)
+                memset(j->nonfinite, 0, j->call.n_inputs * sizeof(*j->nonfinite));
         if (j->step->check_overflow && j->step->kind == STEP_REDUCE)
                 check_overflow(j);
         if (j->step->kind == STEP_COPY)
                 kernels_copy(j->chunk->isa, &j->call);
         else
                 kernels_reduce(j->chunk->isa, &j->call);
+        if (j->call.nonfinite)
+                note_numerics(j);
 }
 
 static void move_on(struct job *j, size_t n_elements) {
@@ -136,8 +135,9 @@ static void run_piece(const struct chunk *c, const struct piece *piece) {
                 .rounding = s->rounding,
                 .weights = s->has_weights ? job.weights : NULL,
                 .total_weight = s->total_weight,
+                .nonfinite = s->check_numerics ? job.nonfinite : NULL,
         };
-        if (s->check_numerics || s->check_overflow)
+        if (s->check_overflow)
                 run_in_blocks(&job, piece->n_elements);
         else
                 run_job(&job);

@@ -16,4 +16,6 @@ static inline __attribute__((always_inline)) __m128i pack_u32(__m256i wide) {
 #define WIDEN_F16(half)  ((vec)_mm256_cvtph_ps((__m128i)(half)))
 #define NARROW_F16(wide) ((half_vec)_mm256_cvtps_ph((__m256)(wide), _MM_FROUND_TO_NEAREST_INT))
 
+#define IS_ANY(mask) (!_mm256_testz_si256((__m256i)(mask), (__m256i)(mask)))
+
 #include "backends/host/kernels-impl.h"

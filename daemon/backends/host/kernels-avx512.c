@@ -11,4 +11,6 @@
 #define WIDEN_F16(half)  ((vec)_mm512_cvtph_ps((__m256i)(half)))
 #define NARROW_F16(wide) ((half_vec)_mm512_cvtps_ph((__m512)(wide), _MM_FROUND_TO_NEAREST_INT))
 
+#define IS_ANY(mask) (_mm512_test_epi64_mask((__m512i)(mask), (__m512i)(mask)) != 0)
+
 #include "backends/host/kernels-impl.h"

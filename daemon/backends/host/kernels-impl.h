@@ -52,6 +52,7 @@ struct arithmetic {
         vec (*widen)(vec stored);
         vec (*combine)(vec a, vec b);
         vec (*finish)(vec accumulated, uint32_t divisor); /* back to the stored form */
+        vec (*suspect)(vec stored); /* not 0 where a NaN or an infinity is; NULL: nobody asks */
 };
 
 /* a where mask is set, else b. */
@@ -269,6 +270,31 @@ INLINE vec widen_bool(vec stored) {
         return (vec)(stored != 0) & 1;
 }
 
+/* --- what is not finite --- */
+
+/* An exponent of all ones is a NaN's or an infinity's. */
+#define DEFINE_SUSPECT(float_type, type, exponent)                                                           \
+        INLINE vec suspect_##float_type(vec stored) {                                                        \
+                const vec_##type ones = (vec_##type){ 0 } + (exponent);                                      \
+                return (vec)(((vec_##type)stored & ones) == ones);                                           \
+        }
+
+DEFINE_SUSPECT(f16, u16, 0x7c00)
+DEFINE_SUSPECT(bf16, u16, 0x7f80)
+DEFINE_SUSPECT(f32, u32, UINT32_C(0x7f800000))
+DEFINE_SUSPECT(f64, u64, UINT64_C(0x7ff0000000000000))
+
+#ifndef IS_ANY
+#define IS_ANY(mask) is_any_by_words(mask)
+INLINE bool is_any_by_words(vec mask) {
+        uint64_t words[VECTOR_BYTES / 8], any = 0;
+        memcpy(words, &mask, sizeof(words));
+        for (size_t i = 0; i < VECTOR_BYTES / 8; i++)
+                any |= words[i];
+        return any != 0;
+}
+#endif
+
 /* --- the pass --- */
 
 /* `n_bytes` <= VECTOR_BYTES from `p`, the rest zero. */
@@ -286,18 +312,29 @@ INLINE uint8_t *output_at(const struct kernel_call *c, uint32_t i, size_t at_byt
         return (uint8_t *)c->outputs[i] + at_bytes;
 }
 
-/* The elements of `n_vectors` vectors at `at_bytes`, of which `part_bytes` each are there. */
+/* One vector of an input as it is combined; `suspects` gathers what has to be looked at closely. */
+INLINE vec take(const struct arithmetic *a, const uint8_t *from, size_t n_bytes, vec *suspects) {
+        vec stored = load(from, n_bytes);
+        if (a->suspect)
+                *suspects |= a->suspect(stored);
+        return a->widen(stored);
+}
+
+/* The elements of `n_vectors` vectors at `at_bytes`, of which `part_bytes` each are there. Looked at before
+ * the outputs are written, since one of them may be an input. */
 INLINE void reduce_at(const struct kernel_call *c, const struct arithmetic *a, size_t at_bytes,
         unsigned int n_vectors, size_t part_bytes) {
-        vec acc[BLOCK];
+        vec acc[BLOCK], suspects = { 0 };
         UNROLLED for (unsigned int u = 0; u < n_vectors; u++) acc[u] =
-                a->widen(load(input_at(c, 0, at_bytes + u * part_bytes), part_bytes));
+                take(a, input_at(c, 0, at_bytes + u * part_bytes), part_bytes, &suspects);
         for (uint32_t i = 1; i < c->n_inputs; i++) {
                 const uint8_t *in = input_at(c, i, at_bytes);
                 UNROLLED for (unsigned int u = 0; u < n_vectors; u++) acc[u] =
-                        a->combine(acc[u], a->widen(load(in + u * part_bytes, part_bytes)));
+                        a->combine(acc[u], take(a, in + u * part_bytes, part_bytes, &suspects));
         }
         UNROLLED for (unsigned int u = 0; u < n_vectors; u++) acc[u] = a->finish(acc[u], c->divisor);
+        if (a->suspect && __builtin_expect(IS_ANY(suspects), 0))
+                kernels_note_nonfinite(c, at_bytes, n_vectors * part_bytes);
         for (uint32_t i = 0; i < c->n_outputs; i++) {
                 uint8_t *out = output_at(c, i, at_bytes);
                 UNROLLED for (unsigned int u = 0; u < n_vectors; u++)
@@ -318,16 +355,23 @@ INLINE void reduce(const struct kernel_call *c, const struct arithmetic *a) {
                 reduce_at(c, a, at, 1, n_bytes - at);
 }
 
-#define DEFINE_KERNEL(name, stored, widen_, combine_, finish_)                                               \
+#define DEFINE_KERNEL_THAT(name, stored, widen_, combine_, finish_, suspect_)                                \
         static void name(const struct kernel_call *c) {                                                      \
                 static const struct arithmetic a = {                                                         \
                         .stored_bytes = (stored),                                                            \
                         .widen = (widen_),                                                                   \
                         .combine = (combine_),                                                               \
                         .finish = (finish_),                                                                 \
+                        .suspect = (suspect_),                                                               \
                 };                                                                                           \
                 reduce(c, &a);                                                                               \
         }
+#define DEFINE_KERNEL(name, stored, widen, combine, finish)                                                  \
+        DEFINE_KERNEL_THAT(name, stored, widen, combine, finish, NULL)
+/* Two: the second looks for NaNs and infinities of `type`, too. */
+#define DEFINE_FLOAT_KERNEL(name, type, stored, widen, combine, finish)                                      \
+        DEFINE_KERNEL_THAT(name, stored, widen, combine, finish, NULL)                                       \
+        DEFINE_KERNEL_THAT(checked_##name, stored, widen, combine, finish, suspect_##type)
 
 #define FULL VECTOR_BYTES
 #define HALF (VECTOR_BYTES / 2)
@@ -348,22 +392,24 @@ DEFINE_WRAPPING_KERNELS(32)
 DEFINE_WRAPPING_KERNELS(64)
 
 #define DEFINE_HALF_KERNELS(type)                                                                            \
-        DEFINE_KERNEL(sum_##type, HALF, widen_##type, add_f32, finish_##type)                                \
-        DEFINE_KERNEL(mean_##type, HALF, widen_##type, add_f32, divide_##type)                               \
-        DEFINE_KERNEL(product_##type, HALF, widen_##type, multiply_f32, finish_##type)                       \
-        DEFINE_KERNEL(minimum_##type, FULL, order_##type##_min, min_i16, unorder_##type)                     \
-        DEFINE_KERNEL(maximum_##type, FULL, order_##type##_max, max_i16, unorder_##type)
+        DEFINE_FLOAT_KERNEL(sum_##type, type, HALF, widen_##type, add_f32, finish_##type)                    \
+        DEFINE_FLOAT_KERNEL(mean_##type, type, HALF, widen_##type, add_f32, divide_##type)                   \
+        DEFINE_FLOAT_KERNEL(product_##type, type, HALF, widen_##type, multiply_f32, finish_##type)           \
+        DEFINE_FLOAT_KERNEL(minimum_##type, type, FULL, order_##type##_min, min_i16, unorder_##type)         \
+        DEFINE_FLOAT_KERNEL(maximum_##type, type, FULL, order_##type##_max, max_i16, unorder_##type)
 
 DEFINE_HALF_KERNELS(f16)
 DEFINE_HALF_KERNELS(bf16)
 
 #define DEFINE_FLOAT_KERNELS(bits)                                                                           \
-        DEFINE_KERNEL(sum_f##bits, FULL, keep, add_f##bits, keep_finished)                                   \
-        DEFINE_KERNEL(mean_f##bits, FULL, keep, add_f##bits, divide_f##bits)                                 \
-        DEFINE_KERNEL(product_f##bits, FULL, keep, multiply_f##bits, keep_finished)                          \
-        DEFINE_KERNEL(product_pairs_f##bits, FULL, keep, multiply_pairs_f##bits, keep_finished)              \
-        DEFINE_KERNEL(minimum_f##bits, FULL, order_f##bits##_min, min_i##bits, unorder_f##bits)              \
-        DEFINE_KERNEL(maximum_f##bits, FULL, order_f##bits##_max, max_i##bits, unorder_f##bits)
+        DEFINE_FLOAT_KERNEL(sum_f##bits, f##bits, FULL, keep, add_f##bits, keep_finished)                    \
+        DEFINE_FLOAT_KERNEL(mean_f##bits, f##bits, FULL, keep, add_f##bits, divide_f##bits)                  \
+        DEFINE_FLOAT_KERNEL(product_f##bits, f##bits, FULL, keep, multiply_f##bits, keep_finished)           \
+        DEFINE_FLOAT_KERNEL(                                                                                 \
+                product_pairs_f##bits, f##bits, FULL, keep, multiply_pairs_f##bits, keep_finished)           \
+        DEFINE_FLOAT_KERNEL(                                                                                 \
+                minimum_f##bits, f##bits, FULL, order_f##bits##_min, min_i##bits, unorder_f##bits)           \
+        DEFINE_FLOAT_KERNEL(maximum_f##bits, f##bits, FULL, order_f##bits##_max, max_i##bits, unorder_f##bits)
 
 DEFINE_FLOAT_KERNELS(32)
 DEFINE_FLOAT_KERNELS(64)
@@ -383,13 +429,13 @@ DEFINE_KERNEL(or_bool, FULL, widen_bool, or_bits, keep_finished)
                 [OP_MIN] = minimum_##type, [OP_MAX] = maximum_##type, [OP_BAND] = and_all,                   \
                 [OP_BOR] = or_all, [OP_BXOR] = xor_all                                                       \
         }
-#define FLOAT_ROW(type)                                                                                      \
+#define FLOAT_ROW(how, type)                                                                                 \
         {                                                                                                    \
-                [OP_SUM] = sum_##type, [OP_MEAN] = mean_##type, [OP_PROD] = product_##type,                  \
-                [OP_MIN] = minimum_##type, [OP_MAX] = maximum_##type                                         \
+                [OP_SUM] = how##sum_##type, [OP_MEAN] = how##mean_##type, [OP_PROD] = how##product_##type,   \
+                [OP_MIN] = how##minimum_##type, [OP_MAX] = how##maximum_##type                               \
         }
-#define COMPLEX_ROW(part)                                                                                    \
-        { [OP_SUM] = sum_##part, [OP_MEAN] = mean_##part, [OP_PROD] = product_pairs_##part }
+#define COMPLEX_ROW(how, part)                                                                               \
+        { [OP_SUM] = how##sum_##part, [OP_MEAN] = how##mean_##part, [OP_PROD] = how##product_pairs_##part }
 
 /* NOLINTNEXTLINE(misc-definitions-in-headers): included once for each instruction set */
 const struct kernel_table KERNELS_TABLE = {
@@ -402,13 +448,21 @@ const struct kernel_table KERNELS_TABLE = {
                 [DTYPE_I32] = INTEGER_ROW(32, i32),
                 [DTYPE_U64] = INTEGER_ROW(64, u64),
                 [DTYPE_I64] = INTEGER_ROW(64, i64),
-                [DTYPE_F16] = FLOAT_ROW(f16),
-                [DTYPE_BF16] = FLOAT_ROW(bf16),
-                [DTYPE_F32] = FLOAT_ROW(f32),
-                [DTYPE_F64] = FLOAT_ROW(f64),
+                [DTYPE_F16] = FLOAT_ROW(, f16),
+                [DTYPE_BF16] = FLOAT_ROW(, bf16),
+                [DTYPE_F32] = FLOAT_ROW(, f32),
+                [DTYPE_F64] = FLOAT_ROW(, f64),
                 [DTYPE_BOOL] = { [OP_LAND] = and_bool, [OP_LOR] = or_bool },
-                [DTYPE_C64] = COMPLEX_ROW(f32),
-                [DTYPE_C128] = COMPLEX_ROW(f64),
+                [DTYPE_C64] = COMPLEX_ROW(, f32),
+                [DTYPE_C128] = COMPLEX_ROW(, f64),
+        },
+        .checked = {
+                [DTYPE_F16] = FLOAT_ROW(checked_, f16),
+                [DTYPE_BF16] = FLOAT_ROW(checked_, bf16),
+                [DTYPE_F32] = FLOAT_ROW(checked_, f32),
+                [DTYPE_F64] = FLOAT_ROW(checked_, f64),
+                [DTYPE_C64] = COMPLEX_ROW(checked_, f32),
+                [DTYPE_C128] = COMPLEX_ROW(checked_, f64),
         },
         .weighted = {
                 [DTYPE_F16] = weighted_f16,

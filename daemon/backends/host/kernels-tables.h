@@ -7,11 +7,18 @@ typedef void kernel_fn(const struct kernel_call *call);
 
 struct kernel_table {
         kernel_fn *reduce[N_DTYPE][N_OP]; /* NULL where op_is_supported says no, but for MEAN of integers */
-        kernel_fn *weighted[N_DTYPE];     /* SUM and MEAN of floats with weights */
+        kernel_fn
+                *checked[N_DTYPE][N_OP]; /* the same, looking for NaNs and infinities; NULL: there are none */
+        kernel_fn *weighted[N_DTYPE];    /* SUM and MEAN of floats with weights; looks where it is asked to */
         /* Added to *ret; SUM and PROD of integers. */
         void (*count_wrapped[N_DTYPE])(const struct kernel_call *call, struct kernel_count *ret);
         bool (*has_nonfinite[N_DTYPE])(const void *elements, size_t n_bytes); /* floats and complex */
 };
+
+/* Counts what is not finite in these bytes of one input, or of all: the slow way, where a kernel has seen
+ * that there is something. */
+void kernels_note_input(const struct kernel_call *call, uint32_t input, size_t at_bytes, size_t n_bytes);
+void kernels_note_nonfinite(const struct kernel_call *call, size_t at_bytes, size_t n_bytes);
 
 /* The latter two only where they were built. */
 extern const struct kernel_table kernel_table_scalar, kernel_table_avx2, kernel_table_avx512;

@@ -18,6 +18,25 @@ INLINE void put_block(const struct kernel_call *c, size_t at_bytes, const void *
                 memcpy(output_at(c, i, at_bytes), results, n_bytes);
 }
 
+/* --- what is not finite, where it is looked for apart --- */
+
+#define DEFINE_HAS_NONFINITE(type)                                                                           \
+        static bool has_nonfinite_##type(const void *elements, size_t n_bytes) {                             \
+                const uint8_t *p = elements;                                                                 \
+                vec suspects = { 0 };                                                                        \
+                size_t at = 0;                                                                               \
+                for (; n_bytes - at >= FULL; at += FULL)                                                     \
+                        suspects |= suspect_##type(load(p + at, FULL));                                      \
+                if (at < n_bytes)                                                                            \
+                        suspects |= suspect_##type(load(p + at, n_bytes - at));                              \
+                return IS_ANY(suspects);                                                                     \
+        }
+
+DEFINE_HAS_NONFINITE(f16)
+DEFINE_HAS_NONFINITE(bf16)
+DEFINE_HAS_NONFINITE(f32)
+DEFINE_HAS_NONFINITE(f64)
+
 /* --- weights --- */
 
 /* To f32 so that one more rounding, to a half, does what a single one would have done: what is inexact gets
@@ -92,6 +111,9 @@ DEFINE_WIDE_HALF(bf16)
                         double weight = c->weights[i];                                                       \
                         if (weight == 0)                                                                     \
                                 continue;                                                                    \
+                        if (c->nonfinite && has_nonfinite_##type(input_at(c, i, at * (element_bytes)),       \
+                                                    n * (element_bytes)))                                    \
+                                kernels_note_input(c, i, at *(element_bytes), n *(element_bytes));           \
                         read_##type(input_at(c, i, at *(element_bytes)), n, values);                         \
                         for (size_t k = 0; k < n; k++)                                                       \
                                 sums[k] += weight * values[k];                                               \
@@ -161,11 +183,25 @@ DEFINE_ROUNDING(i128, __int128)
                 }                                                                                            \
         }
 
+#define ROUND_BLOCK(name, element, rounding)                                                                 \
+        for (size_t k = 0; k < n; k++)                                                                       \
+                rounded[k] = (element)round_##name(sums[k], divisor, (rounding));
+
 /* To the same type by a rounding, or to a float: the sum and the quotient in f64, then the float. With 8 and
  * 16 bits the last two are one rounding: no such quotient is as near to a border of f32 as f64 rounds. */
 #define DEFINE_INTEGER_MEAN(type, element, name, wide, quotient)                                             \
         DEFINE_EXACT_SUM(type, element, wide)                                                                \
+        INLINE void round_block_##type(                                                                      \
+                const wide *sums, size_t n, uint32_t divisor, enum rounding rounding, element *rounded) {    \
+                if (rounding == ROUNDING_TRUNC)                                                              \
+                        ROUND_BLOCK(name, element, ROUNDING_TRUNC)                                           \
+                else if (rounding == ROUNDING_FLOOR)                                                         \
+                        ROUND_BLOCK(name, element, ROUNDING_FLOOR)                                           \
+                else                                                                                         \
+                        ROUND_BLOCK(name, element, ROUNDING_NEAREST)                                         \
+        }                                                                                                    \
         static void mean_##type(const struct kernel_call *c) {                                               \
+                const uint32_t divisor = c->divisor;                                                         \
                 wide sums[WIDE_BLOCK];                                                                       \
                 element rounded[WIDE_BLOCK];                                                                 \
                 quotient quotients[WIDE_BLOCK];                                                              \
@@ -174,12 +210,10 @@ DEFINE_ROUNDING(i128, __int128)
                         sum_exactly_##type(c, at, n, sums);                                                  \
                         if (c->rounding == ROUNDING_UNSPECIFIED) {                                           \
                                 for (size_t k = 0; k < n; k++)                                               \
-                                        quotients[k] = (quotient)((double)sums[k] / c->divisor);             \
+                                        quotients[k] = (quotient)((double)sums[k] / divisor);                \
                                 put_block(c, at * sizeof(quotient), quotients, n * sizeof(quotient));        \
                         } else {                                                                             \
-                                for (size_t k = 0; k < n; k++)                                               \
-                                        rounded[k] =                                                         \
-                                                (element)round_##name(sums[k], c->divisor, c->rounding);     \
+                                round_block_##type(sums, n, divisor, c->rounding, rounded);                  \
                                 put_block(c, at * sizeof(element), rounded, n * sizeof(element));            \
                         }                                                                                    \
                 }                                                                                            \
@@ -246,30 +280,3 @@ DEFINE_COUNT_WRAPPED(u32, uint32_t, int64_t, UINT32_MAX)
 DEFINE_COUNT_WRAPPED(i32, int32_t, int64_t, INT32_MAX)
 DEFINE_COUNT_WRAPPED(u64, uint64_t, __int128, UINT64_MAX)
 DEFINE_COUNT_WRAPPED(i64, int64_t, __int128, INT64_MAX)
-
-INLINE bool is_any(vec mask) {
-        uint64_t words[VECTOR_BYTES / 8], any = 0;
-        memcpy(words, &mask, sizeof(words));
-        for (size_t i = 0; i < VECTOR_BYTES / 8; i++)
-                any |= words[i];
-        return any != 0;
-}
-
-/* An exponent of all ones is a NaN's or an infinity's. */
-#define DEFINE_HAS_NONFINITE(float_type, type, exponent)                                                     \
-        static bool has_nonfinite_##float_type(const void *elements, size_t n_bytes) {                       \
-                const uint8_t *p = elements;                                                                 \
-                const vec_##type ones = (vec_##type){ 0 } + (exponent);                                      \
-                vec found = { 0 };                                                                           \
-                size_t at = 0;                                                                               \
-                for (; n_bytes - at >= FULL; at += FULL)                                                     \
-                        found |= (vec)(((vec_##type)load(p + at, FULL) & ones) == ones);                     \
-                if (at < n_bytes)                                                                            \
-                        found |= (vec)(((vec_##type)load(p + at, n_bytes - at) & ones) == ones);             \
-                return is_any(found);                                                                        \
-        }
-
-DEFINE_HAS_NONFINITE(f16, u16, 0x7c00)
-DEFINE_HAS_NONFINITE(bf16, u16, 0x7f80)
-DEFINE_HAS_NONFINITE(f32, u32, UINT32_C(0x7f800000))
-DEFINE_HAS_NONFINITE(f64, u64, UINT64_C(0x7ff0000000000000))

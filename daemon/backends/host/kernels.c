@@ -31,13 +31,20 @@ static const struct kernel_table *table_of(enum isa isa) {
         return table;
 }
 
+static kernel_fn *choose(const struct kernel_table *table, const struct kernel_call *call) {
+        if (call->weights)
+                return table->weighted[call->dtype];
+        if (call->nonfinite && table->checked[call->dtype][call->op])
+                return table->checked[call->dtype][call->op];
+        return table->reduce[call->dtype][call->op];
+}
+
 void kernels_reduce(enum isa isa, const struct kernel_call *call) {
         const struct kernel_table *table = table_of(isa);
         CHECK(call->n_inputs >= 1 && call->n_inputs <= MAX_WORLD &&
                 (call->op != OP_MEAN || call->divisor >= 1));
         CHECK(call->dtype < N_DTYPE && call->op < N_OP);
-        kernel_fn *kernel =
-                call->weights ? table->weighted[call->dtype] : table->reduce[call->dtype][call->op];
+        kernel_fn *kernel = choose(table, call);
         CHECK(kernel);
         kernel(call);
 }
@@ -53,11 +60,16 @@ static void copy_block(const struct kernel_call *call, size_t at, size_t n) {
 }
 
 void kernels_copy(enum isa isa, const struct kernel_call *call) {
-        (void)isa;
+        bool (*has_nonfinite)(const void *, size_t) =
+                call->nonfinite ? table_of(isa)->has_nonfinite[call->dtype] : NULL;
         size_t n_bytes = call->count * dtype_bytes(call->dtype);
-        size_t block = call->n_outputs > 1 ? COPY_BLOCK_BYTES : n_bytes;
-        for (size_t at = 0; at < n_bytes; at += block)
-                copy_block(call, at, n_bytes - at < block ? n_bytes - at : block);
+        size_t block = call->n_outputs > 1 || has_nonfinite ? COPY_BLOCK_BYTES : n_bytes;
+        for (size_t at = 0; at < n_bytes; at += block) {
+                size_t n = n_bytes - at < block ? n_bytes - at : block;
+                if (has_nonfinite && has_nonfinite((const uint8_t *)call->inputs[0] + at, n))
+                        kernels_note_input(call, 0, at, n);
+                copy_block(call, at, n);
+        }
 }
 
 /* --- checks --- */
@@ -88,17 +100,17 @@ static bool is_nonfinite(enum dtype dtype, const uint8_t *element) {
         return false;
 }
 
-struct kernel_count kernels_count_nonfinite(
-        enum isa isa, enum dtype dtype, const void *elements, size_t count) {
-        const struct kernel_table *table = table_of(isa);
-        size_t size = dtype_bytes(dtype);
-        struct kernel_count found = { 0 };
-        if (!table->has_nonfinite[dtype] || !table->has_nonfinite[dtype](elements, count * size))
-                return found;
-        for (size_t k = 0; k < count; k++)
-                if (is_nonfinite(dtype, (const uint8_t *)elements + k * size) && found.n++ == 0)
-                        found.first = k;
-        return found;
+void kernels_note_input(const struct kernel_call *call, uint32_t input, size_t at_bytes, size_t n_bytes) {
+        size_t size = dtype_bytes(call->dtype);
+        struct kernel_count *count = &call->nonfinite[input];
+        for (size_t at = at_bytes; at < at_bytes + n_bytes; at += size)
+                if (is_nonfinite(call->dtype, (const uint8_t *)call->inputs[input] + at) && count->n++ == 0)
+                        count->first = at / size;
+}
+
+void kernels_note_nonfinite(const struct kernel_call *call, size_t at_bytes, size_t n_bytes) {
+        for (uint32_t i = 0; i < call->n_inputs; i++)
+                kernels_note_input(call, i, at_bytes, n_bytes);
 }
 
 struct kernel_count kernels_count_wrapped(enum isa isa, const struct kernel_call *call) {

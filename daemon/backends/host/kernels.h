@@ -19,6 +19,12 @@
 #include "model/op.h"
 #include "model/signature.h"
 
+/* What a check has found. */
+struct kernel_count {
+        size_t n;     /* elements */
+        size_t first; /* index of the first; counts where n > 0 */
+};
+
 struct kernel_call {
         enum op op;
         enum dtype dtype;
@@ -35,12 +41,9 @@ struct kernel_call {
          * at. */
         const double *weights;
         double total_weight; /* their sum, finite; MEAN: > 0 */
-};
-
-/* What a check has found. */
-struct kernel_count {
-        size_t n;     /* elements */
-        size_t first; /* index of the first; counts where n > 0 */
+        /* [n_inputs]; NULL: not asked. For each input, what is NaN or infinite, or has such a part, is added.
+         */
+        struct kernel_count *nonfinite;
 };
 
 /* The best the processor has, at most `wanted` (ISA_AUTO: the best). */
@@ -52,10 +55,6 @@ void kernels_reduce(enum isa isa, const struct kernel_call *call);
 
 /* Input 0 to every output. */
 void kernels_copy(enum isa isa, const struct kernel_call *call);
-
-/* Elements of `elements` that are NaN or infinite, or have such a part. None in dtypes that have no NaN. */
-struct kernel_count kernels_count_nonfinite(
-        enum isa isa, enum dtype dtype, const void *elements, size_t count);
 
 /* Results of the call that wrap: the exact SUM or PROD of integers is beyond their type. None with other ops
  * and dtypes. Before the call runs. */
