@@ -1,5 +1,4 @@
 /* Floats beyond the plain ops: weights, complex products, and the search for what is not finite. */
-#include <complex.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -202,8 +201,6 @@ START_TEST(a_complex_product_that_is_NaN_stays_so) {
                 multiply(isa, DTYPE_C64, (const void *[]){ a, b }, 2, got, 1);
                 ck_assert(isnan(got[0]) && isnan(got[1]));
         }
-        float complex recovered = CMPLXF(INFINITY, NAN) * CMPLXF(2, 0);
-        ck_assert(isinf(crealf(recovered)));
 }
 END_TEST
 
