@@ -1,0 +1,129 @@
+/* What the wire promises beyond collectives, said by a raw client to the real tuttid: the status page, and
+ * what is refused for now. */
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include "base/clock.h"
+#include "host.h"
+#include "raw.h"
+#include "unit.h"
+
+#define N_FLOATS (16u << 20) /* 64 MiB: long enough to be seen under way */
+
+static void *map(int fd, size_t n_bytes, int protection) {
+        void *at = mmap(NULL, n_bytes, protection, MAP_SHARED, fd, 0);
+        ck_assert_ptr_ne(at, MAP_FAILED);
+        return at;
+}
+
+/* A greeted client that keeps its status page. */
+static struct raw *open_with_page(const char *socket, const struct page_slot **ret_page) {
+        struct raw *r = raw_connect(socket);
+        const struct reply welcome = raw_expect(r, raw_hello(r), STATUS_OK);
+        ck_assert_int_eq(welcome.type, REPLY_WELCOME);
+        ck_assert_uint_eq(welcome.welcome.status_slots, STATUS_PAGE_SLOTS);
+        ck_assert_uint_eq(r->packet.n_fds, 1);
+        *ret_page = map(r->packet.fds[0], STATUS_PAGE_SLOTS * sizeof(**ret_page), PROT_READ);
+        return r;
+}
+
+/* Memory that tuttid and the test see, one 1.0 after the other. */
+static float *shared_ones(struct raw *r, uint64_t buffer) {
+        int fd = raw_memfd(N_FLOATS * sizeof(float));
+        float *p = map(fd, N_FLOATS * sizeof(float), PROT_READ | PROT_WRITE);
+        for (uint32_t i = 0; i < N_FLOATS; i++)
+                p[i] = 1.0f;
+        raw_buffer(r, buffer, fd, N_FLOATS * sizeof(float));
+        return p;
+}
+
+/* Until the slot says done: a store into the output is never seen before the slot says begun. Whether begun
+ * was seen. */
+static bool watch_page(const struct page_slot *slot, uint64_t request, const float *output) {
+        uint64_t until_ns = clock_now_ns() + (uint64_t)(unit_scale() * 20e9);
+        bool was_begun = false;
+        for (;;) {
+                float first = atomic_load_explicit((const _Atomic float *)output, memory_order_acquire);
+                uint32_t state = atomic_load_explicit(&slot->request, memory_order_acquire) == request
+                                         ? atomic_load_explicit(&slot->state, memory_order_acquire)
+                                         : PAGE_FREE;
+                ck_assert_msg(first == 1.0f || state != PAGE_FREE,
+                        "a result was stored before its slot said begun");
+                was_begun |= state == PAGE_BEGUN;
+                if (state == PAGE_DONE)
+                        return was_begun;
+                ck_assert_uint_lt(clock_now_ns(), until_ns);
+        }
+}
+
+START_TEST(P9_the_page_says_begun_before_the_first_store_and_done_before_the_reply) {
+        struct host *h = host_start(NULL);
+        const struct page_slot *page_a, *page_b;
+        struct raw *a = open_with_page(host_socket(h), &page_a), *b = open_with_page(host_socket(h), &page_b);
+        struct request join = raw_join_request("page", 0, 2);
+        uint64_t request = raw_send(a, &join);
+        struct raw_member mb = raw_join(b, "page", 1, 2), ma = raw_joined(a, request);
+        float *x = shared_ones(a, 1), *y = shared_ones(b, 1);
+
+        uint64_t ra = raw_submit(a, &ma, "sum", 1, N_FLOATS), rb = raw_submit(b, &mb, "sum", 1, N_FLOATS);
+        const struct page_slot *slot_a = &page_a[ra % STATUS_PAGE_SLOTS],
+                               *slot_b = &page_b[rb % STATUS_PAGE_SLOTS];
+        ck_assert(watch_page(slot_a, ra, x));
+        ck_assert_float_eq(x[0], 2.0f);
+        ck_assert_float_eq(x[N_FLOATS - 1], 2.0f);
+        const struct reply done = raw_expect(b, rb, STATUS_OK);
+        ck_assert_uint_eq(slot_b->request, rb);
+        ck_assert_uint_eq(slot_b->state, PAGE_DONE); /* read after the reply: it was there before */
+        ck_assert_uint_eq(slot_b->collective, done.done.collective);
+        ck_assert_float_eq(y[N_FLOATS - 1], 2.0f);
+        raw_expect(a, ra, STATUS_OK);
+        ck_assert_uint_eq(slot_a->collective, done.done.collective);
+        munmap(x, N_FLOATS * sizeof(float));
+        munmap(y, N_FLOATS * sizeof(float));
+        raw_close(a);
+        raw_close(b);
+        host_expect_counters_zero(h);
+        host_stop(h);
+}
+END_TEST
+
+/* A collective that ends unsealed leaves no trace in the page: nothing of it has begun. */
+START_TEST(P9_what_is_refused_has_not_begun) {
+        struct host *h = host_start(NULL);
+        const struct page_slot *page;
+        struct raw *a = open_with_page(host_socket(h), &page), *b = raw_open(host_socket(h));
+        struct request join = raw_join_request("page", 0, 2);
+        uint64_t request = raw_send(a, &join);
+        struct raw_member mb = raw_join(b, "page", 1, 2), ma = raw_joined(a, request);
+        raw_buffer(a, 1, raw_memfd(4096), 4096);
+        raw_buffer(b, 1, raw_memfd(4096), 4096);
+        uint64_t ra = raw_submit(a, &ma, "unequal", 1, 8);
+        raw_expect(b, raw_submit(b, &mb, "unequal", 1, 9), STATUS_MISMATCH);
+        raw_expect(a, ra, STATUS_MISMATCH);
+        ck_assert_uint_ne(page[ra % STATUS_PAGE_SLOTS].request, ra);
+        raw_close(a);
+        raw_close(b);
+        host_stop(h);
+}
+END_TEST
+
+/* Messages of later versions are understood and refused in peace: the connection and its group go on. */
+START_TEST(P15_later_messages_answer_UNSUPPORTED) {
+        struct host *h = host_start(NULL);
+        struct raw *r = raw_open(host_socket(h));
+        struct raw_member m = raw_join(r, "alone", 0, 1);
+        for (int type = REQUEST_REJOIN; type <= REQUEST_PAGES; type++) {
+                const struct request later = { .type = (enum request_type)type };
+                const struct reply reply = raw_expect(r, raw_send(r, &later), STATUS_UNSUPPORTED);
+                ck_assert_ptr_nonnull(strstr(reply.error->detail, "does not do this yet"));
+        }
+        raw_expect(r, raw_barrier(r, &m, "still here"), STATUS_OK);
+        raw_close(r);
+        host_expect_counters_zero(h);
+        host_stop(h);
+}
+END_TEST
+
+UNIT_MAIN("protocol", 40, P9_the_page_says_begun_before_the_first_store_and_done_before_the_reply,
+        P9_what_is_refused_has_not_begun, P15_later_messages_answer_UNSUPPORTED)
