@@ -7,27 +7,7 @@
 
 #define LIMIT 0.5 /* s: the join deadline where one is to expire */
 
-static struct tutti_group *join(struct replica *me, enum tutti_on_death on_death) {
-        board_note_pid(me);
-        return replica_join_group(
-                me, &TUTTI_JOIN(.group = "train", .default_timeout = 20, .on_death = on_death));
-}
-
-static void expect_text_of(const struct tutti_error_info *e, const char *format, uint32_t number) {
-        char text[64];
-        snprintf(text, sizeof(text), format, number);
-        expect_in(e->text, text);
-}
-
 /* --- P1: who may come in --- */
-
-static enum tutti_status try_join(struct tutti *t, const struct tutti_join_args *args) {
-        struct tutti_group *g = NULL;
-        enum tutti_status status = tutti_join(t, args, &g);
-        if (status != TUTTI_OK)
-                ck_assert_ptr_null(g);
-        return status;
-}
 
 #define ARGS(...) (&TUTTI_JOIN(.group = "train", .job = "test", __VA_ARGS__))
 
@@ -90,7 +70,7 @@ static void knock(struct replica *me) {
 static void be_a_pair(struct replica *me) {
         struct floats f;
         replica_hear(me, "join");
-        struct tutti_group *g = join(me, TUTTI_FAIL);
+        struct tutti_group *g = join_train(me, TUTTI_FAIL);
         replica_say(me, "joined");
         replica_hear(me, "meet");
         floats_init(me->t, &f, 10);

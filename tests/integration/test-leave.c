@@ -6,26 +6,6 @@
 #include <unistd.h>
 #include "meeting.h"
 
-static struct tutti_group *join(struct replica *me, enum tutti_on_death on_death) {
-        board_note_pid(me);
-        return replica_join_group(
-                me, &TUTTI_JOIN(.group = "train", .default_timeout = 20, .on_death = on_death));
-}
-
-static void expect_text_of(const struct tutti_error_info *e, const char *format, uint32_t number) {
-        char text[64];
-        snprintf(text, sizeof(text), format, number);
-        expect_in(e->text, text);
-}
-
-static enum tutti_status try_join(struct tutti *t, const struct tutti_join_args *args) {
-        struct tutti_group *g = NULL;
-        enum tutti_status status = tutti_join(t, args, &g);
-        if (status != TUTTI_OK)
-                ck_assert_ptr_null(g);
-        return status;
-}
-
 #define ARGS(...) (&TUTTI_JOIN(.group = "train", .job = "test", __VA_ARGS__))
 
 static void expect_groups(struct host *h, uint32_t n) {
@@ -73,7 +53,7 @@ static void fail_after_a_death(struct tutti_group *g, struct floats *f, struct t
 
 static void lose_one(struct replica *me) {
         struct floats f, other;
-        struct tutti_group *g = join(me, TUTTI_FAIL), *pair = NULL;
+        struct tutti_group *g = join_train(me, TUTTI_FAIL), *pair = NULL;
         floats_init(me->t, &f, 10);
         floats_init(me->t, &other, 10);
         if (me->rank < 2)
@@ -90,14 +70,14 @@ static void lose_one(struct replica *me) {
         tutti_group_free(g);
         replica_say(me, "gone");
         replica_hear(me, "again");
-        g = join(me, TUTTI_FAIL);
+        g = join_train(me, TUTTI_FAIL);
         floats_meet(g, NULL, &f, 2, 6);
         floats_meet(g, "x", &f, 3, 9);
 }
 
 static void replace(struct replica *me) {
         struct floats f;
-        struct tutti_group *g = join(me, TUTTI_FAIL);
+        struct tutti_group *g = join_train(me, TUTTI_FAIL);
         floats_init(me->t, &f, 10);
         floats_meet(g, NULL, &f, 2, 6);
         floats_meet(g, "x", &f, 3, 9);
@@ -162,7 +142,7 @@ static void meet_without_the_half_of_the_dead(struct tutti_group *g, struct floa
 static void lose_one_and_shrink(struct replica *me) {
         struct floats f, both;
         struct tutti_work *w = NULL;
-        struct tutti_group *g = join(me, TUTTI_SHRINK);
+        struct tutti_group *g = join_train(me, TUTTI_SHRINK);
         floats_init(me->t, &f, 10);
         floats_init(me->t, &both, 10);
         for (int i = 0; i < 3; i++)
@@ -206,7 +186,7 @@ END_TEST
 
 static void step_unevenly(struct replica *me) {
         struct floats f;
-        struct tutti_group *g = join(me, TUTTI_FAIL);
+        struct tutti_group *g = join_train(me, TUTTI_FAIL);
         floats_init(me->t, &f, 10);
         for (int step = 1; step <= STEPS; step++) {
                 char key[16];
@@ -302,7 +282,7 @@ END_TEST
 /* A normal end is a leave, not a death, however the group takes deaths. */
 static void end_early(struct replica *me) {
         struct floats f;
-        struct tutti_group *g = join(me, TUTTI_FAIL);
+        struct tutti_group *g = join_train(me, TUTTI_FAIL);
         floats_init(me->t, &f, 10);
         if (me->rank == 0) {
                 replica_hear(me, "end");
@@ -385,7 +365,7 @@ static int connect_anew(struct replica *me) {
 static void fork_a_child(struct replica *me) {
         struct floats f;
         int code;
-        struct tutti_group *g = join(me, TUTTI_FAIL);
+        struct tutti_group *g = join_train(me, TUTTI_FAIL);
         floats_init(me->t, &f, 10);
         floats_fill(&f, (float)me->rank + 1);
         struct tutti_work *w = NULL;

@@ -1,5 +1,6 @@
 #include "meeting.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
@@ -175,4 +176,26 @@ void *memory_shared(size_t n_bytes) {
         void *p = mmap(NULL, n_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
         ck_assert_ptr_ne(p, MAP_FAILED);
         return p;
+}
+
+/* --- joining --- */
+
+struct tutti_group *join_train(struct replica *me, enum tutti_on_death on_death) {
+        board_note_pid(me);
+        return replica_join_group(
+                me, &TUTTI_JOIN(.group = "train", .default_timeout = 20, .on_death = on_death));
+}
+
+enum tutti_status try_join(struct tutti *t, const struct tutti_join_args *args) {
+        struct tutti_group *g = NULL;
+        enum tutti_status status = tutti_join(t, args, &g);
+        if (status != TUTTI_OK)
+                ck_assert_ptr_null(g);
+        return status;
+}
+
+void expect_text_of(const struct tutti_error_info *e, const char *format, uint32_t number) {
+        char text[64];
+        snprintf(text, sizeof(text), format, number);
+        expect_in(e->text, text);
 }

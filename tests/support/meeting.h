@@ -116,3 +116,13 @@ void seconds_sleep(double seconds);
 
 /* Zero, and shared with the processes that are forked later. */
 void *memory_shared(size_t n_bytes);
+
+/* --- joining --- */
+
+/* Group "train" with a default timeout of 20 s; its pid goes onto the board. */
+struct tutti_group *join_train(struct replica *me, enum tutti_on_death on_death);
+/* A join that may be refused; then no group is given. */
+enum tutti_status try_join(struct tutti *t, const struct tutti_join_args *args);
+/* The error's text has this, with the number in it. */
+void expect_text_of(const struct tutti_error_info *e, const char *format, uint32_t number)
+        __attribute__((format(printf, 2, 0)));
