@@ -102,6 +102,19 @@ void conductor_handle_held(struct conductor *c, struct session *s) {
         conductor_submit(c, s, half);
 }
 
+/* What a half and a refused one have in common: whose it is, and what it asks for. */
+static void half_fill(struct half *half, const struct session *s, const struct request *r) {
+        const struct msg_submit *ask = &r->submit;
+        half->session = s->id;
+        half->request = r->request;
+        half->membership = ask->membership;
+        half->epoch = ask->epoch;
+        half->key = ask->key;
+        half->signature = ask->signature;
+        half->has_timeout = ask->has_timeout;
+        half->timeout_ns = ask->timeout_ns;
+}
+
 /* A half without entries, to be refused in its sender's name. */
 static void conductor_refuse_ask(struct conductor *c, struct session *s, const struct request *r) {
         const struct msg_submit *ask = &r->submit;
@@ -115,12 +128,7 @@ static void conductor_refuse_ask(struct conductor *c, struct session *s, const s
                 conductor_reply_status(c, s, r->request, c->error.status, &c->error);
                 return;
         }
-        half->session = s->id;
-        half->request = r->request;
-        half->membership = ask->membership;
-        half->epoch = ask->epoch;
-        half->key = ask->key;
-        half->signature = ask->signature;
+        half_fill(half, s, r);
         half->signature.n_entries = 0;
         conductor_refuse_half(c, s, half);
 }
@@ -150,14 +158,7 @@ static struct half *conductor_new_half(
                 error_set(&c->error, STATUS_NO_MEMORY, FIELD_UNSPECIFIED, "tuttid is short of memory");
                 return NULL;
         }
-        half->session = s->id;
-        half->request = r->request;
-        half->membership = ask->membership;
-        half->epoch = ask->epoch;
-        half->key = ask->key;
-        half->signature = ask->signature;
-        half->has_timeout = ask->has_timeout;
-        half->timeout_ns = ask->timeout_ns;
+        half_fill(half, s, r);
         if (rendezvous_half_charge(c->house.rendezvous, half, s->uid, &c->error) == STATUS_OK)
                 return half;
         rendezvous_half_free(c->house.rendezvous, half);
@@ -294,17 +295,36 @@ static void conductor_handle_register(
                 conductor_reply_status(c, s, r->request, status, &c->error);
 }
 
-/* Requests that are answered at once with a status alone. */
-static enum status conductor_handle_simple(struct conductor *c, struct session *s, const struct request *r) {
+static void conductor_handle_goodbye(struct conductor *c, struct session *s) {
+        /* All memberships leave in peace; the connection's own end follows by EOF. */
+        s->is_leaving = true;
+        rendezvous_leave_all(c->house.rendezvous, s->id, c->now_ns, &c->outcome);
+}
+
+/* Some answer for themselves, now or later; the rest are answered at once with a status alone. */
+static void conductor_dispatch(
+        struct conductor *c, struct session *s, const struct request *r, struct packet *packet) {
         struct rendezvous *rv = c->house.rendezvous;
-        error_init(&c->error, STATUS_OK);
+        struct error *err = &c->error;
+        enum status status = STATUS_OK;
         switch (r->type) {
+        case REQUEST_HELLO: conductor_handle_hello(c, s, r, packet); return;
+        case REQUEST_JOIN: conductor_handle_join(c, s, r); return;
+        case REQUEST_REGISTER: conductor_handle_register(c, s, r, packet); return;
+        case REQUEST_SUBMIT: conductor_handle_submit(c, s, r); return;
+        case REQUEST_QUERY: conductor_query(c, s, r->request, &r->query); return;
+        case REQUEST_GOODBYE: conductor_handle_goodbye(c, s); return;
         case REQUEST_LEAVE:
-                return rendezvous_leave(rv, s->id, r->membership, c->now_ns, &c->outcome, &c->error);
+                status = rendezvous_leave(rv, s->id, r->membership, c->now_ns, &c->outcome, err);
+                break;
+        case REQUEST_ABORT:
+                status = rendezvous_abort(rv, s->id, &r->abort, c->now_ns, &c->outcome, err);
+                break;
+        case REQUEST_BUSY: status = rendezvous_busy(rv, s->id, &r->busy, c->now_ns, &c->outcome, err); break;
         case REQUEST_UNREGISTER:
-                return buffer_unregister(c->house.buffers, s->id, r->buffer, &c->chores, &c->error);
-        case REQUEST_ABORT: return rendezvous_abort(rv, s->id, &r->abort, c->now_ns, &c->outcome, &c->error);
-        case REQUEST_BUSY: return rendezvous_busy(rv, s->id, &r->busy, c->now_ns, &c->outcome, &c->error);
+                error_init(err, STATUS_OK);
+                status = buffer_unregister(c->house.buffers, s->id, r->buffer, &c->chores, err);
+                break;
         case REQUEST_REJOIN:
         case REQUEST_SHRINK:
         case REQUEST_PREPARE:
@@ -314,26 +334,15 @@ static enum status conductor_handle_simple(struct conductor *c, struct session *
         case REQUEST_MAKE_RESULT:
         case REQUEST_RELEASE_RESULT:
         case REQUEST_PAGES:
-                return error_set(&c->error, STATUS_UNSUPPORTED, FIELD_UNSPECIFIED,
-                        "tuttid %s does not do this yet; join, leave, register, submit, abort and busy are "
-                        "what it does",
-                        TUTTI_VERSION);
         case REQUEST_NONE:
-        case REQUEST_HELLO:
-        case REQUEST_JOIN:
-        case REQUEST_REGISTER:
-        case REQUEST_SUBMIT:
-        case REQUEST_QUERY:
-        case REQUEST_GOODBYE: break;
+                error_init(err, STATUS_OK);
+                status = error_set(err, STATUS_UNSUPPORTED, FIELD_UNSPECIFIED,
+                        "tuttid %s does not %s; join, leave, register, submit, abort and busy are what it "
+                        "does",
+                        TUTTI_VERSION, r->type == REQUEST_NONE ? "know this request" : "do this yet");
+                break;
         }
-        return error_set(&c->error, STATUS_UNSUPPORTED, FIELD_UNSPECIFIED,
-                "tuttid %s does not know this request", TUTTI_VERSION);
-}
-
-static void conductor_handle_goodbye(struct conductor *c, struct session *s) {
-        /* All memberships leave in peace; the connection's own end follows by EOF. */
-        s->is_leaving = true;
-        rendezvous_leave_all(c->house.rendezvous, s->id, c->now_ns, &c->outcome);
+        conductor_reply_status(c, s, r->request, status, err);
 }
 
 static void conductor_handle(
@@ -343,30 +352,7 @@ static void conductor_handle(
                         (unsigned long long)r->request, (unsigned long long)s->assembly->request);
                 return;
         }
-        switch (r->type) {
-        case REQUEST_HELLO: conductor_handle_hello(c, s, r, packet); return;
-        case REQUEST_JOIN: conductor_handle_join(c, s, r); return;
-        case REQUEST_REGISTER: conductor_handle_register(c, s, r, packet); return;
-        case REQUEST_SUBMIT: conductor_handle_submit(c, s, r); return;
-        case REQUEST_QUERY: conductor_query(c, s, r->request, &r->query); return;
-        case REQUEST_GOODBYE: conductor_handle_goodbye(c, s); return;
-        case REQUEST_NONE:
-        case REQUEST_LEAVE:
-        case REQUEST_UNREGISTER:
-        case REQUEST_ABORT:
-        case REQUEST_BUSY:
-        case REQUEST_REJOIN:
-        case REQUEST_SHRINK:
-        case REQUEST_PREPARE:
-        case REQUEST_START:
-        case REQUEST_UNPREPARE:
-        case REQUEST_OPEN_LANE:
-        case REQUEST_MAKE_RESULT:
-        case REQUEST_RELEASE_RESULT:
-        case REQUEST_PAGES: break;
-        }
-        enum status status = conductor_handle_simple(c, s, r);
-        conductor_reply_status(c, s, r->request, status, &c->error);
+        conductor_dispatch(c, s, r, packet);
 }
 
 void conductor_close_strangers(struct conductor *c, struct session *s, struct packet *packet) {

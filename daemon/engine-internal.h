@@ -7,7 +7,7 @@
 #include "engine.h"
 
 #define N_MEMORY_THREADS 2
-#define MAX_CLOSERS      16
+#define MAX_CLOSERS      16 /* and the largest crew */
 #define N_CONFINED       64
 
 struct device;
@@ -32,13 +32,22 @@ struct device {
         uint64_t n_tasks, busy_ns;
 };
 
-/* Does chores: memory work, or closing. */
-struct memory_thread {
+struct crew_thread {
         pthread_t thread;
         struct engine *engine;
+        struct crew *crew;
         bool is_running; /* a chore, of: */
         uint32_t uid;
         bool has_ended;
+};
+
+/* Threads that do the chores of one list. A user never occupies more than one of them: what it makes slow is
+ * slow for itself alone. */
+struct crew {
+        struct list queue; /* struct chore */
+        pthread_cond_t wake;
+        struct crew_thread threads[MAX_CLOSERS];
+        uint32_t n;
 };
 
 struct engine {
@@ -50,12 +59,7 @@ struct engine {
         bool is_stopped; /* threads that are stuck are all that is left */
         struct device *devices;
         uint32_t n_devices;
-        struct list chores, closes;
-        pthread_cond_t memory_wake, closer_wake;
-        struct memory_thread memory_threads[N_MEMORY_THREADS];
-        uint32_t n_memory_threads;
-        struct memory_thread closers[MAX_CLOSERS];
-        uint32_t n_closers;
+        struct crew memory, closers;
         struct list done_tasks, done_chores;
         uint64_t confined[N_CONFINED]; /* group ids, a ring */
         uint32_t n_confined;
@@ -68,14 +72,13 @@ void engine_unlock(struct engine *e);
 /* Under the lock. */
 void device_queue(struct device *d, struct slice *s);
 
-/* Under the lock: whether a closer does one of this user's chores; whether all closers do some. */
-bool engine_closes_for(const struct engine *e, uint32_t uid);
-bool engine_closers_are_busy(const struct engine *e);
+/* Under the lock: whether one of the crew does a chore of this user; whether all of it do some. */
+bool crew_works_for(const struct crew *crew, uint32_t uid);
+bool crew_is_busy(const struct crew *crew);
 
 void chore_run(struct backend *b, struct chore *c);
 
-/* The threads' main functions: of struct worker, struct memory_thread, and that again. They end when the
- * engine is stopping and nothing is left. */
+/* The threads' main functions: of struct worker, of struct crew_thread. They end when the engine is stopping
+ * and nothing is left for them. */
 void *worker_main(void *worker);
-void *memory_main(void *memory_thread);
-void *closer_main(void *memory_thread);
+void *crew_main(void *crew_thread);

@@ -181,19 +181,26 @@ void *worker_main(void *data) {
         return NULL;
 }
 
-/* --- memory threads and closers --- */
+/* --- crews --- */
 
-static bool chore_may_run(const struct engine *e, const struct chore *c) {
-        uint32_t of_uid = 0;
-        for (uint32_t i = 0; i < e->n_memory_threads; i++)
-                of_uid += e->memory_threads[i].is_running && e->memory_threads[i].uid == c->uid;
-        return of_uid < N_MEMORY_THREADS - 1;
+bool crew_works_for(const struct crew *crew, uint32_t uid) {
+        for (uint32_t i = 0; i < crew->n; i++)
+                if (crew->threads[i].is_running && crew->threads[i].uid == uid)
+                        return true;
+        return false;
 }
 
-static struct chore *engine_pick_chore(struct engine *e) {
-        list_for_each (it, &e->chores) {
+bool crew_is_busy(const struct crew *crew) {
+        for (uint32_t i = 0; i < crew->n; i++)
+                if (!crew->threads[i].is_running)
+                        return false;
+        return true;
+}
+
+static struct chore *crew_pick(const struct crew *crew) {
+        list_for_each (it, &crew->queue) {
                 struct chore *c = list_entry(it, struct chore, link);
-                if (chore_may_run(e, c)) {
+                if (!crew_works_for(crew, c->uid)) {
                         list_unlink(&c->link);
                         return c;
                 }
@@ -216,79 +223,32 @@ static void engine_chore_done(struct engine *e, struct chore *c) {
                 uv_async_send(&e->async);
 }
 
-void *memory_main(void *data) {
-        struct memory_thread *m = data;
-        struct engine *e = m->engine;
+void *crew_main(void *data) {
+        struct crew_thread *t = data;
+        struct engine *e = t->engine;
         engine_lock(e);
         for (;;) {
-                struct chore *c = engine_pick_chore(e);
+                struct chore *c = crew_pick(t->crew);
                 if (!c) {
-                        if (e->is_stopping && list_is_empty(&e->chores))
-                                break;
-                        pthread_cond_wait(&e->memory_wake, &e->lock);
-                        continue;
-                }
-                m->is_running = true;
-                m->uid = c->uid;
-                engine_unlock(e);
-                chore_run(e->backend, c);
-                engine_lock(e);
-                m->is_running = false;
-                engine_chore_done(e, c);
-                /* A chore of the same uid may have been passed over for this one. */
-                pthread_cond_broadcast(&e->memory_wake);
-        }
-        engine_unlock(e);
-        return NULL;
-}
-
-bool engine_closes_for(const struct engine *e, uint32_t uid) {
-        for (uint32_t i = 0; i < e->n_closers; i++)
-                if (e->closers[i].is_running && e->closers[i].uid == uid)
-                        return true;
-        return false;
-}
-
-bool engine_closers_are_busy(const struct engine *e) {
-        for (uint32_t i = 0; i < e->n_closers; i++)
-                if (!e->closers[i].is_running)
-                        return false;
-        return true;
-}
-
-static struct chore *engine_pick_close(struct engine *e) {
-        list_for_each (it, &e->closes) {
-                struct chore *c = list_entry(it, struct chore, link);
-                if (!engine_closes_for(e, c->uid)) {
-                        list_unlink(&c->link);
-                        return c;
-                }
-        }
-        return NULL;
-}
-
-void *closer_main(void *data) {
-        struct memory_thread *m = data;
-        struct engine *e = m->engine;
-        engine_lock(e);
-        for (;;) {
-                struct chore *c = engine_pick_close(e);
-                if (!c) {
+                        /* What is left is of users for whom another thread works: that one goes on with it.
+                         */
                         if (e->is_stopping)
                                 break;
-                        pthread_cond_wait(&e->closer_wake, &e->lock);
+                        pthread_cond_wait(&t->crew->wake, &e->lock);
                         continue;
                 }
-                m->is_running = true;
-                m->uid = c->uid;
+                t->is_running = true;
+                t->uid = c->uid;
                 engine_unlock(e);
                 chore_run(e->backend, c);
                 engine_lock(e);
-                m->is_running = false;
+                t->is_running = false;
                 engine_chore_done(e, c);
+                /* A chore of the same user may have been passed over for this one. */
+                pthread_cond_broadcast(&t->crew->wake);
         }
-        m->has_ended = true;
-        pthread_cond_broadcast(&e->closer_wake);
+        t->has_ended = true;
+        pthread_cond_broadcast(&t->crew->wake);
         engine_unlock(e);
         return NULL;
 }

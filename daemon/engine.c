@@ -44,13 +44,14 @@ static int device_start(struct device *d, struct engine *e, uint32_t n_workers) 
         return 0;
 }
 
-static int engine_add_closer(struct engine *e) {
-        struct memory_thread *m = &e->closers[e->n_closers];
-        m->engine = e;
+static int engine_add_to_crew(struct engine *e, struct crew *crew) {
+        struct crew_thread *t = &crew->threads[crew->n];
+        t->engine = e;
+        t->crew = crew;
         engine_lock(e); /* it counts before it looks for work: it must be seen to have some */
-        int r = pthread_create(&m->thread, NULL, closer_main, m);
+        int r = pthread_create(&t->thread, NULL, crew_main, t);
         if (r == 0)
-                e->n_closers++;
+                crew->n++;
         engine_unlock(e);
         return -r;
 }
@@ -70,14 +71,16 @@ static int engine_start_threads(struct engine *e, const struct config *config) {
                         return r;
         }
         for (uint32_t i = 0; i < N_MEMORY_THREADS; i++) {
-                struct memory_thread *m = &e->memory_threads[i];
-                m->engine = e;
-                int r = pthread_create(&m->thread, NULL, memory_main, m);
-                if (r != 0)
-                        return -r;
-                e->n_memory_threads++;
+                int r = engine_add_to_crew(e, &e->memory);
+                if (r < 0)
+                        return r;
         }
-        return engine_add_closer(e);
+        return engine_add_to_crew(e, &e->closers);
+}
+
+static void crew_init(struct crew *crew) {
+        pthread_cond_init(&crew->wake, NULL);
+        list_init(&crew->queue);
 }
 
 int engine_new(struct engine **ret, uv_loop_t *loop, const struct config *config, struct backend *backend,
@@ -88,10 +91,8 @@ int engine_new(struct engine **ret, uv_loop_t *loop, const struct config *config
         e->backend = backend;
         e->bell = *bell;
         pthread_mutex_init(&e->lock, NULL);
-        pthread_cond_init(&e->memory_wake, NULL);
-        pthread_cond_init(&e->closer_wake, NULL);
-        list_init(&e->chores);
-        list_init(&e->closes);
+        crew_init(&e->memory);
+        crew_init(&e->closers);
         list_init(&e->done_tasks);
         list_init(&e->done_chores);
         int r = uv_async_init(loop, &e->async, engine_on_async);
@@ -111,11 +112,17 @@ int engine_new(struct engine **ret, uv_loop_t *loop, const struct config *config
         return 0;
 }
 
-static bool closers_have_ended(const struct engine *e) {
-        for (uint32_t i = 0; i < e->n_closers; i++)
-                if (!e->closers[i].has_ended)
+static bool crew_has_ended(const struct crew *crew) {
+        for (uint32_t i = 0; i < crew->n; i++)
+                if (!crew->threads[i].has_ended)
                         return false;
         return true;
+}
+
+static void crew_join(struct crew *crew) {
+        for (uint32_t i = 0; i < crew->n; i++)
+                pthread_join(crew->threads[i].thread, NULL);
+        crew->n = 0;
 }
 
 /* A stranger's descriptor may keep a closer for ever: they are waited for shortly, and left to the end of the
@@ -124,19 +131,17 @@ static void engine_stop_closers(struct engine *e) {
         struct timespec until;
         clock_realtime_after(&until, NS_PER_S);
         engine_lock(e);
-        while (!closers_have_ended(e))
-                if (pthread_cond_timedwait(&e->closer_wake, &e->lock, &until) == ETIMEDOUT)
+        while (!crew_has_ended(&e->closers))
+                if (pthread_cond_timedwait(&e->closers.wake, &e->lock, &until) == ETIMEDOUT)
                         break;
-        bool is_stuck = !closers_have_ended(e);
+        bool is_stuck = !crew_has_ended(&e->closers);
         e->is_stopped = true;
         engine_unlock(e);
         if (is_stuck) {
                 log_warning("a descriptor of a client does not close; it is left to the kernel");
                 return;
         }
-        for (uint32_t i = 0; i < e->n_closers; i++)
-                pthread_join(e->closers[i].thread, NULL);
-        e->n_closers = 0;
+        crew_join(&e->closers);
 }
 
 void engine_stop(struct engine *e) {
@@ -144,20 +149,19 @@ void engine_stop(struct engine *e) {
         e->is_stopping = true;
         for (uint32_t i = 0; i < e->n_devices; i++)
                 pthread_cond_broadcast(&e->devices[i].wake);
-        pthread_cond_broadcast(&e->memory_wake);
-        pthread_cond_broadcast(&e->closer_wake);
+        pthread_cond_broadcast(&e->memory.wake);
+        pthread_cond_broadcast(&e->closers.wake);
         engine_unlock(e);
         for (uint32_t i = 0; i < e->n_devices; i++)
                 for (uint32_t k = 0; k < e->devices[i].n_workers; k++)
                         pthread_join(e->devices[i].workers[k].thread, NULL);
-        for (uint32_t i = 0; i < e->n_memory_threads; i++)
-                pthread_join(e->memory_threads[i].thread, NULL);
+        crew_join(&e->memory);
         engine_stop_closers(e);
         uv_close((uv_handle_t *)&e->async, NULL);
 }
 
 bool engine_is_stuck(const struct engine *e) {
-        return e->n_closers > 0;
+        return e->closers.n > 0;
 }
 
 void engine_free(struct engine *e) {
@@ -168,8 +172,8 @@ void engine_free(struct engine *e) {
                 free(e->devices[i].workers);
         }
         free(e->devices);
-        pthread_cond_destroy(&e->memory_wake);
-        pthread_cond_destroy(&e->closer_wake);
+        pthread_cond_destroy(&e->memory.wake);
+        pthread_cond_destroy(&e->closers.wake);
         pthread_mutex_destroy(&e->lock);
         free(e);
 }
@@ -225,13 +229,13 @@ void engine_start(struct engine *e, struct task *t) {
 /* A closer that is stuck shall not keep the descriptors of other users. */
 static void engine_close(struct engine *e, struct chore *c) {
         engine_lock(e);
-        list_append(&e->closes, &c->link);
-        bool is_short =
-                e->n_closers < MAX_CLOSERS && engine_closers_are_busy(e) && !engine_closes_for(e, c->uid);
+        list_append(&e->closers.queue, &c->link);
+        bool is_short = e->closers.n < MAX_CLOSERS && crew_is_busy(&e->closers) &&
+                        !crew_works_for(&e->closers, c->uid);
         engine_unlock(e);
-        if (is_short && engine_add_closer(e) < 0)
+        if (is_short && engine_add_to_crew(e, &e->closers) < 0)
                 log_warning("a thread that closes descriptors cannot be started: they wait");
-        pthread_cond_signal(&e->closer_wake);
+        pthread_cond_signal(&e->closers.wake);
 }
 
 void engine_do(struct engine *e, struct chore *c) {
@@ -247,9 +251,9 @@ void engine_do(struct engine *e, struct chore *c) {
                 return;
         }
         engine_lock(e);
-        list_append(&e->chores, &c->link);
+        list_append(&e->memory.queue, &c->link);
         engine_unlock(e);
-        pthread_cond_signal(&e->memory_wake);
+        pthread_cond_signal(&e->memory.wake);
 }
 
 struct task *engine_take_done_task(struct engine *e) {
