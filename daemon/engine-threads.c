@@ -37,20 +37,37 @@ static bool slice_may_run(const struct device *d, const struct slice *s) {
         return of_uid < limit && (of_group == 0 || !group_is_confined(d->engine, s->task->group));
 }
 
-static struct slice *device_pick(struct device *d) {
-        list_for_each (it, &d->ready) {
+static struct slice *line_pick(const struct device *d, struct line *line) {
+        list_for_each (it, &line->slices) {
                 struct slice *s = list_entry(it, struct slice, link);
-                if (slice_may_run(d, s)) {
-                        list_unlink(&s->link);
-                        d->n_ready--;
+                if (slice_may_run(d, s))
                         return s;
-                }
+        }
+        return NULL;
+}
+
+/* The lines in turn, so that nobody waits for all that somebody else has queued. */
+static struct slice *device_pick(struct device *d) {
+        list_for_each (it, &d->waiting) {
+                struct line *line = list_entry(it, struct line, link);
+                struct slice *s = line_pick(d, line);
+                if (!s)
+                        continue;
+                list_unlink(&s->link);
+                list_unlink(&line->link);
+                if (!list_is_empty(&line->slices))
+                        list_append(&d->waiting, &line->link);
+                d->n_ready--;
+                return s;
         }
         return NULL;
 }
 
 void device_queue(struct device *d, struct slice *s) {
-        list_append(&d->ready, &s->link);
+        struct line *line = &d->lines[s->task->uid % N_LINES];
+        if (list_is_empty(&line->slices))
+                list_append(&d->waiting, &line->link);
+        list_append(&line->slices, &s->link);
         d->n_ready++;
 }
 
@@ -160,7 +177,7 @@ void *worker_main(void *data) {
         for (;;) {
                 struct slice *s = device_pick(d);
                 if (!s) {
-                        if (e->is_stopping && list_is_empty(&d->ready))
+                        if (e->is_stopping && list_is_empty(&d->waiting))
                                 break;
                         d->n_idle++;
                         pthread_cond_wait(&d->wake, &e->lock);

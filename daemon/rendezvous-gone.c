@@ -84,6 +84,7 @@ static void strike_halves(struct meeting *m, const struct rankset *gone, struct 
                 if (!rankset_has(&m->have, (unsigned int)rank))
                         continue;
                 rankset_remove(&m->have, (unsigned int)rank);
+                meeting_uncompare(m, m->halves[rank]);
                 outcome_put(&out->struck, &m->halves[rank]->pool_link);
                 m->halves[rank] = NULL;
                 m->n_halves--;

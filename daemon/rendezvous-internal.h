@@ -135,6 +135,9 @@ struct difference {
 };
 
 struct difference meeting_difference(const struct meeting *m);
+/* The half has just been put into the meeting; it is about to be taken out of it. */
+void meeting_compare(struct meeting *m, struct half *half);
+void meeting_uncompare(struct meeting *m, const struct half *half);
 /* Fills field, entry and classes. */
 void meeting_print_difference(const struct meeting *m, const struct difference *d, struct error *err);
 /* When all alive members are there: SEALED, or ended with MISMATCH. */

@@ -12,9 +12,43 @@ static bool is_before(const struct difference *a, const struct difference *b) {
         return a->field < b->field;
 }
 
+/* --- each half as it comes --- */
+
+static bool half_differs(const struct meeting *m, const struct half *half) {
+        int32_t entry;
+        if (!m->reference)
+                return m->n_halves > 1;
+        return signature_compare(&m->reference->signature, m->reference->entries, &half->signature,
+                       half->entries, &entry) != FIELD_UNSPECIFIED;
+}
+
+void meeting_compare(struct meeting *m, struct half *half) {
+        half->differs = half_differs(m, half);
+        m->n_differing += half->differs;
+        if (!half->differs && !m->reference)
+                m->reference = half;
+}
+
+void meeting_uncompare(struct meeting *m, const struct half *half) {
+        m->n_differing -= half->differs;
+        if (m->reference != half)
+                return;
+        m->reference = NULL;
+        rankset_for_each (rank, &m->have) {
+                if (m->halves[rank] == half || m->halves[rank]->differs)
+                        continue;
+                m->reference = m->halves[rank];
+                return;
+        }
+}
+
+/* --- all that are there --- */
+
 struct difference meeting_difference(const struct meeting *m) {
         struct difference first = { .entry = -1 };
         const struct half *reference = NULL;
+        if (m->n_differing == 0)
+                return first;
         rankset_for_each (rank, &m->have) {
                 const struct half *half = m->halves[rank];
                 if (!reference)

@@ -132,7 +132,15 @@ static void meeting_add(struct rendezvous *r, struct meeting *m, const struct me
         m->n_halves++;
         m->last_rank = half->rank;
         rankset_add(&m->have, half->rank);
+        meeting_compare(m, half);
         half_start_clock(r, m, half, now_ns);
+}
+
+static void refuse_crowd(const struct arrival *a, struct error *err) {
+        error_init(err, STATUS_LIMIT);
+        err->used = a->circle->group.n_meetings;
+        err->limit = MAX_GROUP_MEETINGS;
+        error_set_detail(err, "unfinished collectives of one group; wait for some of them");
 }
 
 /* Rule 6, and room for rule 7. */
@@ -141,6 +149,10 @@ static enum status prepare(struct rendezvous *r, struct arrival *a, const struct
         if (debt_pay(a->circle, &a->lookup, &half->key, a->member->rank, now_ns, err)) {
                 describe_half(a->member, half, err);
                 return STATUS_EXPIRED;
+        }
+        if (!a->meeting && a->circle->group.n_meetings >= MAX_GROUP_MEETINGS) {
+                refuse_crowd(a, err);
+                return refuse(r, a, half, now_ns, out, err);
         }
         if (!a->meeting)
                 a->meeting = meeting_new(r, a->circle, &a->lookup, &half->key);

@@ -44,7 +44,8 @@
 #include "model/signature.h"
 #include "quota.h"
 
-#define MAX_DEBT_RECORDS 4096
+#define MAX_DEBT_RECORDS   4096
+#define MAX_GROUP_MEETINGS 16384 /* of one group that are not ended: what one death may have to end at once */
 
 struct rendezvous;
 
@@ -70,6 +71,7 @@ struct half {
         uint64_t deadline_ns;  /* ALARM_NEVER: none */
         bool deadline_is_soft; /* of group or config: busy stops its clock */
         uint64_t paused_ns;    /* since when the clock stands; 0: it runs */
+        bool differs;          /* from the meeting's reference */
         struct charge charge;  /* QUOTA_PENDING, 1 for each QUOTA_ENTRIES_BEGUN entries begun; until freed */
         struct list pool_link;
 };
@@ -91,6 +93,10 @@ struct meeting {
         uint32_t n_halves, last_rank;
         struct rankset have;  /* whose halves are here: after SEALED the contributors */
         struct half **halves; /* [world_size], NULL where none */
+        /* Each half is compared as it comes, so that the last one has no more to do than the first: those that
+         * do not differ are equal to the reference, one of them. NULL: they have all gone, or there is none. */
+        const struct half *reference;
+        uint32_t n_differing;
         uint32_t divisor;     /* of MEAN: contributors, or the world with zero_fill. Set at SEALED */
         enum status status;   /* at ENDED */
         struct error *error;  /* at ENDED with a status other than OK, owned; NULL when memory is short, or

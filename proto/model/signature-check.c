@@ -123,6 +123,12 @@ static enum status check_length(const struct half_view *v) {
                 return error_set(v->err, STATUS_LIMIT, FIELD_BATCH_LENGTH,
                         "too many entries in one collective; split the batch");
         }
+        if ((uint64_t)s->n_entries * v->world_size > MAX_COLLECTIVE_ENTRIES) {
+                v->err->used = (uint64_t)s->n_entries * v->world_size;
+                v->err->limit = MAX_COLLECTIVE_ENTRIES;
+                return error_set(v->err, STATUS_LIMIT, FIELD_BATCH_LENGTH,
+                        "entries times ranks in one collective; split the batch");
+        }
         if (s->kind == KIND_BARRIER && s->n_entries != 0)
                 return error_set(v->err, STATUS_INVALID, FIELD_BATCH_LENGTH,
                         "a barrier takes no values, but %" PRIu32 " were given", s->n_entries);

@@ -14,6 +14,8 @@
 
 #define MAX_DIMS    8
 #define MAX_ENTRIES 65536
+/* Entries times ranks: what is to be planned, leased and given back for one collective. */
+#define MAX_COLLECTIVE_ENTRIES (1u << 20)
 
 enum destination {
         DESTINATION_UNSPECIFIED,

@@ -151,6 +151,40 @@ START_TEST(P21_one_worker_yields_at_chunk_borders) {
 }
 END_TEST
 
+/* P21: what one user has queued delays another by the chunk under way alone. */
+START_TEST(P21_lines_of_users_are_served_in_turn) {
+        enum { N = 100 };
+        struct fixture f;
+        struct task *flood[N];
+        set_up(&f, 1, 1);
+        fake_hold(f.fake, true);
+        for (int i = 0; i < N; i++) {
+                flood[i] = make_task(1000 + (uint64_t)i, 1, 1000, 1);
+                engine_start(f.engine, flood[i]);
+        }
+        fake_wait_held(f.fake, 1);
+        struct task *b = make_task(2, 1, 1001, 2), *c = make_task(3, 1, 1002, 3);
+        engine_start(f.engine, b);
+        engine_start(f.engine, c);
+        fake_hold(f.fake, false);
+        for (int i = 0; i < N + 2; i++)
+                take_task(&f);
+        uint64_t order[N + 2];
+        ck_assert_uint_eq(fake_order(f.fake, order, N + 2), N + 2);
+        ck_assert_uint_eq(order[0], 1000);
+        ck_assert_uint_eq(order[1], 1001); /* its line was asked again while nobody else waited */
+        ck_assert_uint_eq(order[2], 2);
+        ck_assert_uint_eq(order[3], 3);
+        for (int i = 2; i < N; i++) /* within a line: in the order in which they came */
+                ck_assert_uint_eq(order[i + 2], 1000 + (uint64_t)i);
+        for (int i = 0; i < N; i++)
+                engine_task_free(flood[i]);
+        engine_task_free(b);
+        engine_task_free(c);
+        tear_down(&f);
+}
+END_TEST
+
 START_TEST(a_failing_chunk_ends_the_task_and_names_the_culprit) {
         for (uint32_t n = 1; n <= 10; n++) {
                 struct fixture f;
@@ -261,6 +295,6 @@ END_TEST
 UNIT_MAIN("engine", 20, a_task_runs_every_chunk_once_and_comes_back,
         a_large_task_is_shared_by_the_workers_and_a_small_one_is_not,
         P21_one_user_never_holds_all_workers_while_another_is_there, P21_one_worker_yields_at_chunk_borders,
-        a_failing_chunk_ends_the_task_and_names_the_culprit,
+        P21_lines_of_users_are_served_in_turn, a_failing_chunk_ends_the_task_and_names_the_culprit,
         D11_what_the_chunks_found_comes_back_with_the_task, each_device_has_its_own_workers,
         chores_are_done_and_strangers_are_closed, stopping_finishes_what_was_given)

@@ -337,6 +337,64 @@ START_TEST(shrink_compares_what_the_rest_said) {
 }
 END_TEST
 
+static enum status submit_op(
+        struct room *room, const struct group *g, uint32_t rank, const char *key, enum op op) {
+        struct half *half = room_half(room, g, rank, key);
+        half->signature.op = op;
+        return room_submit_half(room, half);
+}
+
+/* Whoever goes, and in whatever order they came: equal is equal, and what differs is told. */
+START_TEST(shrink_compares_the_rest_whoever_was_compared_with_before) {
+        static const enum op ops[][5] = { { OP_SUM, OP_SUM, OP_MAX, OP_MAX, OP_MAX },
+                { OP_MAX, OP_SUM, OP_MAX, OP_MAX, OP_MAX }, { OP_SUM, OP_MAX, OP_MIN, OP_MAX, OP_MAX },
+                { OP_SUM, OP_SUM, OP_SUM, OP_MAX, OP_SUM } };
+        for (size_t i = 0; i < ARRAY_SIZE(ops); i++)
+                for (uint32_t lost = 0; lost < 1u << 4; lost++) { /* a set of the ranks 0 to 3; R4 comes last */
+                        struct room room;
+                        room_open(&room);
+                        struct group *g = room_form(&room, 5, ON_DEATH_SHRINK);
+                        bool is_equal = true;
+                        for (uint32_t rank = 0; rank < 4; rank++)
+                                ck_assert_int_eq(submit_op(&room, g, rank, "k", ops[i][rank]), STATUS_OK);
+                        for (uint32_t rank = 0; rank < 4; rank++)
+                                if (lost >> rank & 1) {
+                                        room_lose(&room, g, rank);
+                                        room_free_struck(&room);
+                                } else {
+                                        is_equal &= ops[i][rank] == ops[i][4];
+                                }
+                        ck_assert_int_eq(submit_op(&room, g, 4, "k", ops[i][4]), STATUS_OK);
+                        if (is_equal)
+                                room_finish(&room, room_take(&room.out.sealed));
+                        else
+                                room_end_is(&room, STATUS_MISMATCH);
+                        room_close(&room);
+                }
+}
+END_TEST
+
+/* P21: what one death may have to end at once is bounded. */
+START_TEST(a_group_has_at_most_16384_unfinished_collectives) {
+        struct room room;
+        char key[16];
+        room_open(&room);
+        struct group *g = room_form(&room, 2, ON_DEATH_FAIL);
+        for (int i = 0; i < MAX_GROUP_MEETINGS; i++) {
+                snprintf(key, sizeof(key), "k%d", i);
+                ck_assert_int_eq(room_submit(&room, g, 0, key), STATUS_OK);
+        }
+        ck_assert_int_eq(room_submit(&room, g, 0, "one more"), STATUS_LIMIT);
+        ck_assert_uint_eq(room.err.limit, MAX_GROUP_MEETINGS);
+        room_says(&room.err, "unfinished collectives of one group");
+        ck_assert_int_eq(room_submit(&room, g, 1, "one more"), STATUS_EXPIRED);
+        ck_assert_int_eq(room_submit(&room, g, 1, "k0"), STATUS_OK); /* those that are there go on */
+        room_finish(&room, room_take(&room.out.sealed));
+        room_round(&room, g, "one more");
+        room_close(&room);
+}
+END_TEST
+
 START_TEST(a_struck_deadline_is_nobodys) {
         struct room room;
         room_open(&room);
@@ -462,6 +520,8 @@ UNIT_MAIN("rendezvous-end", 20, A7_a_refused_half_ends_the_key_for_all,
         a_debt_without_room_ejects_its_debtors, A8_abort_ends_a_key_for_all, abort_needs_a_key_that_waits,
         C1_C3_a_death_fails_the_group_and_is_named, a_failed_group_owes_nothing,
         what_differs_by_then_is_told_with_the_loss, what_is_sealed_runs_to_its_end_with_the_dead,
-        K2_shrink_seals_with_the_rest, shrink_compares_what_the_rest_said, a_struck_deadline_is_nobodys,
+        K2_shrink_seals_with_the_rest, shrink_compares_what_the_rest_said,
+        shrink_compares_the_rest_whoever_was_compared_with_before,
+        a_group_has_at_most_16384_unfinished_collectives, a_struck_deadline_is_nobodys,
         two_memberships_of_one_session_go_together, C6_C7_who_leaves_is_not_waited_for,
         a_root_that_is_gone_is_invalid_for_all, a_group_is_over_when_its_last_member_is_gone)

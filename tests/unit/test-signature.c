@@ -170,6 +170,13 @@ START_TEST(O3_a_batch_has_at_most_65536_entries) {
                 entries[i] = plain_entry();
         h.signature.n_entries = MAX_ENTRIES;
         ck_assert_int_eq(signature_check(&h.signature, entries, 1, WORLD, &e), STATUS_OK);
+        /* P21: ranks times entries is the work that one collective can make. */
+        const uint32_t most = MAX_COLLECTIVE_ENTRIES / MAX_ENTRIES;
+        ck_assert_int_eq(signature_check(&h.signature, entries, 1, most, &e), STATUS_OK);
+        ck_assert_int_eq(signature_check(&h.signature, entries, 1, most + 1, &e), STATUS_LIMIT);
+        ck_assert_int_eq(e.field, FIELD_BATCH_LENGTH);
+        ck_assert_uint_eq(e.used, (most + 1) * MAX_ENTRIES);
+        ck_assert_uint_eq(e.limit, MAX_COLLECTIVE_ENTRIES);
         free(entries);
 }
 END_TEST

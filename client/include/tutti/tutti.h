@@ -380,8 +380,8 @@ TUTTI_API enum tutti_status tutti_reduce(struct tutti_group *g, const char *key,
 TUTTI_API enum tutti_status tutti_broadcast(
         struct tutti_group *g, const char *key, uint32_t root, const struct tutti_value *value);
 
-/* Many values in one meeting, whole or not at all. 1..65,536 entries; shapes, dtypes and destinations may
- * differ between entries. */
+/* Many values in one meeting, whole or not at all. 1..65,536 entries, and entries times ranks at most
+ * 1,048,576 (LIMIT); shapes, dtypes and destinations may differ between entries. */
 TUTTI_API enum tutti_status tutti_batch_reduce(struct tutti_group *g, const char *key, enum tutti_op op,
         const struct tutti_entry *entries, uint32_t n_entries);
 
