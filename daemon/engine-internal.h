@@ -4,12 +4,12 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include "base/turns.h"
 #include "engine.h"
 
 #define N_MEMORY_THREADS 2
 #define MAX_CLOSERS      16 /* and the largest crew */
 #define N_CONFINED       64
-#define N_LINES          64
 
 struct device;
 
@@ -23,18 +23,10 @@ struct worker {
         uint64_t run_delay_ns, run_delay_read_ns;
 };
 
-/* The slices of one user, first come, first served. (Users whose numbers are equal modulo N_LINES share one:
- * nobody chooses his own.) */
-struct line {
-        struct list link; /* in device.waiting, while there are slices */
-        struct list slices;
-};
-
 struct device {
         struct engine *engine;
-        struct line lines[N_LINES];
-        struct list waiting; /* struct line: the one whose turn it is comes first */
-        _Atomic uint32_t n_ready; /* slices, in all lines */
+        struct turns ready;       /* struct slice */
+        _Atomic uint32_t n_ready; /* of them */
         pthread_cond_t wake;
         uint32_t n_workers, n_idle;
         struct worker *workers;

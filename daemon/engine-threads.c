@@ -26,7 +26,9 @@ static bool group_is_confined(const struct engine *e, uint64_t group) {
         return false;
 }
 
-static bool slice_may_run(const struct device *d, const struct slice *s) {
+static bool slice_may_run(const struct list *node, const void *device) {
+        const struct slice *s = list_entry(node, const struct slice, link);
+        const struct device *d = device;
         uint32_t of_uid = 0, of_group = 0;
         for (uint32_t i = 0; i < d->n_workers; i++) {
                 const struct worker *w = &d->workers[i];
@@ -37,37 +39,16 @@ static bool slice_may_run(const struct device *d, const struct slice *s) {
         return of_uid < limit && (of_group == 0 || !group_is_confined(d->engine, s->task->group));
 }
 
-static struct slice *line_pick(const struct device *d, struct line *line) {
-        list_for_each (it, &line->slices) {
-                struct slice *s = list_entry(it, struct slice, link);
-                if (slice_may_run(d, s))
-                        return s;
-        }
-        return NULL;
-}
-
-/* The lines in turn, so that nobody waits for all that somebody else has queued. */
 static struct slice *device_pick(struct device *d) {
-        list_for_each (it, &d->waiting) {
-                struct line *line = list_entry(it, struct line, link);
-                struct slice *s = line_pick(d, line);
-                if (!s)
-                        continue;
-                list_unlink(&s->link);
-                list_unlink(&line->link);
-                if (!list_is_empty(&line->slices))
-                        list_append(&d->waiting, &line->link);
-                d->n_ready--;
-                return s;
-        }
-        return NULL;
+        struct list *node = turns_take(&d->ready, slice_may_run, d);
+        if (!node)
+                return NULL;
+        d->n_ready--;
+        return list_entry(node, struct slice, link);
 }
 
 void device_queue(struct device *d, struct slice *s) {
-        struct line *line = &d->lines[s->task->uid % N_LINES];
-        if (list_is_empty(&line->slices))
-                list_append(&d->waiting, &line->link);
-        list_append(&line->slices, &s->link);
+        turns_put(&d->ready, s->task->uid, &s->link);
         d->n_ready++;
 }
 
@@ -177,7 +158,7 @@ void *worker_main(void *data) {
         for (;;) {
                 struct slice *s = device_pick(d);
                 if (!s) {
-                        if (e->is_stopping && list_is_empty(&d->waiting))
+                        if (e->is_stopping && d->n_ready == 0)
                                 break;
                         d->n_idle++;
                         pthread_cond_wait(&d->wake, &e->lock);

@@ -26,11 +26,7 @@ static void engine_on_async(uv_async_t *async) {
 
 static int device_start(struct device *d, struct engine *e, uint32_t n_workers) {
         d->engine = e;
-        list_init(&d->waiting);
-        for (uint32_t i = 0; i < N_LINES; i++) {
-                list_init(&d->lines[i].link);
-                list_init(&d->lines[i].slices);
-        }
+        turns_init(&d->ready);
         pthread_cond_init(&d->wake, NULL);
         d->workers = calloc(n_workers, sizeof(*d->workers));
         if (!d->workers)

@@ -20,6 +20,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/table.h"
+#include "base/turns.h"
 
 #ifndef SO_PEERPIDFD
 #define SO_PEERPIDFD 77 /* Linux 6.5; Debian 12's headers lack it */
@@ -62,7 +63,8 @@ struct sessions {
         struct quotas *quotas;
         struct doorbell bell;
         struct connection *by_id;
-        struct list all, ready;
+        struct list all;
+        struct turns ready; /* struct connection.ready_link */
         struct heap lingering;
         uint32_t n;
         uint64_t last_id;
@@ -80,7 +82,7 @@ int sessions_new(struct sessions **ret, uv_loop_t *loop, struct quotas *quotas, 
         s->quotas = quotas;
         s->bell = *bell;
         list_init(&s->all);
-        list_init(&s->ready);
+        turns_init(&s->ready);
         heap_init(&s->lingering);
         *ret = s;
         return 0;
@@ -102,13 +104,17 @@ void session_mark(struct sessions *s, struct session *session, enum session_even
                 return;
         session->events |= event;
         list_unlink(&c->ready_link);
-        list_append(&s->ready, &c->ready_link);
+        turns_put(&s->ready, session->uid, &c->ready_link);
         doorbell_ring(&s->bell);
 }
 
 struct session *sessions_take_ready(struct sessions *s) {
-        struct list *first = list_take_first(&s->ready);
+        struct list *first = turns_take(&s->ready, NULL, NULL);
         return first ? &list_entry(first, struct connection, ready_link)->session : NULL;
+}
+
+bool sessions_are_ready(const struct sessions *s) {
+        return !turns_is_empty(&s->ready);
 }
 
 unsigned int session_take_events(struct session *session) {
