@@ -1,6 +1,7 @@
 /* A collective from sealed to told: plan, pages, engine, replies, record, everything given back. */
 #include "conductor-internal.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include "base/log.h"
 
@@ -92,8 +93,39 @@ static void conductor_log_findings(const struct meeting *m, const struct finding
         log_warning("%s", buf);
 }
 
-/* ENDED: tells every member, keeps the record, gives everything back. */
+/* Up to *n entries, from the last one on: n_checked counts down. */
+static void give_back_half(struct conductor *c, struct half *half, uint32_t *n) {
+        for (; *n > 0 && half->n_checked > 0; (*n)--) {
+                struct entry *e = &half->entries[--half->n_checked];
+                buffer_unlease(c->house.buffers, &e->input, &c->chores);
+                buffer_unlease(c->house.buffers, &e->output, &c->chores);
+        }
+}
+
+/* Whether nothing is left of it: it is released then. */
+static bool give_back_meeting(struct conductor *c, struct meeting *m, uint32_t *n) {
+        rankset_for_each (rank, &m->have) {
+                give_back_half(c, m->halves[rank], n);
+                if (m->halves[rank]->n_checked > 0)
+                        return false;
+        }
+        if (m->task)
+                conductor_put_task(c, m->task);
+        m->task = NULL;
+        list_unlink(&m->outcome_link);
+        rendezvous_release(c->house.rendezvous, m, &c->outcome);
+        return true;
+}
+
+void conductor_give_back(struct conductor *c, uint32_t n) {
+        while (n > 0 && !list_is_empty(&c->returning))
+                if (!give_back_meeting(c, list_entry(c->returning.next, struct meeting, outcome_link), &n))
+                        return;
+}
+
+/* ENDED: tells every member, keeps the record, begins to give everything back. */
 void conductor_finish(struct conductor *c, struct meeting *m) {
+        uint32_t n = SLICE_ENTRIES;
         if (m->error)
                 conductor_probe(c, m->group, m->error->n_replicas, m->error->replicas);
         if (m->status == STATUS_OK)
@@ -103,17 +135,8 @@ void conductor_finish(struct conductor *c, struct meeting *m) {
         conductor_log_end(m);
         recorder_add(c->house.recorder, m);
         stats_add(c->house.stats, m);
-        rankset_for_each (rank, &m->have) {
-                struct half *half = m->halves[rank];
-                for (uint32_t i = 0; i < half->signature.n_entries; i++) {
-                        buffer_unlease(c->house.buffers, &half->entries[i].input, &c->chores);
-                        buffer_unlease(c->house.buffers, &half->entries[i].output, &c->chores);
-                }
-        }
-        if (m->task)
-                conductor_put_task(c, m->task);
-        m->task = NULL;
-        rendezvous_release(c->house.rendezvous, m, &c->outcome);
+        if (!give_back_meeting(c, m, &n))
+                list_append(&c->returning, &m->outcome_link);
 }
 
 /* Which collective of which group *err is about. */
@@ -130,34 +153,26 @@ static void conductor_refuse_sealed(struct conductor *c, struct meeting *m, enum
         conductor_finish(c, m);
 }
 
-/* SEALED: made into a plan, and given to the engine unless there is nothing to do. */
-void conductor_run(struct conductor *c, struct meeting *m) {
+static struct problem describe_problem(const struct conductor *c, const struct meeting *m, uint32_t *ranks,
+        const struct entry **entries, double *weights) {
         uint32_t n = 0;
-        error_init(&c->error, STATUS_OK);
         rankset_for_each (rank, &m->have) {
-                c->ranks[n] = (uint32_t)rank;
-                c->weights[n] = m->halves[rank]->signature.options.weight;
-                c->entries[n++] = m->halves[rank]->entries;
+                ranks[n] = (uint32_t)rank;
+                weights[n] = m->halves[rank]->signature.options.weight;
+                entries[n++] = m->halves[rank]->entries;
         }
-        const struct problem problem = { .signature = &m->halves[c->ranks[0]]->signature,
+        return (struct problem){ .signature = &m->halves[ranks[0]]->signature,
                 .n_ranks = n,
-                .ranks = c->ranks,
-                .entries = c->entries,
-                .weights = c->weights,
+                .ranks = ranks,
+                .entries = entries,
+                .weights = weights,
                 .divisor = m->divisor,
                 .n_devices = engine_n_devices(c->house.engine) };
-        struct task *t = conductor_take_task(c);
-        if (!t) {
-                error_init(&c->error, STATUS_OK);
-                conductor_refuse_sealed(c, m,
-                        error_set(
-                                &c->error, STATUS_NO_MEMORY, FIELD_UNSPECIFIED, "tuttid is short of memory"));
-                return;
-        }
-        m->task = t;
-        t->culprit_session = 0;
-        memset(&t->found, 0, sizeof(t->found));
-        enum status status = planner_plan(c->house.planner, &problem, &t->plan, &c->error);
+}
+
+/* It has a plan, or none: given to the engine unless there is nothing to do. */
+static void conductor_execute(struct conductor *c, struct meeting *m, enum status status) {
+        struct task *t = m->task;
         if (status != STATUS_OK) {
                 conductor_refuse_sealed(c, m, status);
                 return;
@@ -173,6 +188,78 @@ void conductor_run(struct conductor *c, struct meeting *m) {
         conductor_set_pages(c, m, PAGE_BEGUN);
         c->n_running++;
         engine_start(c->house.engine, t);
+}
+
+/* --- many entries: planned on a thread of the engine --- */
+
+static void planning_free(struct planning *p) {
+        if (!p)
+                return;
+        planner_free(p->planner);
+        free(p);
+}
+
+static void planning_think(struct chore *chore) {
+        struct planning *p = list_entry(chore, struct planning, chore);
+        struct task *t = p->meeting->task;
+        p->status = planner_plan(p->planner, &p->problem, &t->plan, &p->error);
+}
+
+static struct planning *planning_new(const struct conductor *c, struct meeting *m) {
+        struct planning *p = calloc(1, sizeof(*p));
+        if (!p)
+                return NULL;
+        if (planner_new(&p->planner, engine_n_devices(c->house.engine), c->house.config->chunk_bytes) < 0) {
+                free(p);
+                return NULL;
+        }
+        p->meeting = m;
+        p->problem = describe_problem(c, m, p->ranks, p->entries, p->weights);
+        list_init(&p->chore.link);
+        p->chore.kind = CHORE_THINK;
+        p->chore.think = planning_think;
+        p->chore.uid = m->group->uid;
+        p->chore.fd = -1;
+        error_init(&p->error, STATUS_OK);
+        return p;
+}
+
+void conductor_planned(struct conductor *c, struct planning *p) {
+        struct meeting *m = p->meeting;
+        enum status status = p->status;
+        c->n_running--;
+        c->error = p->error;
+        planning_free(p);
+        if (status == STATUS_OK && c->is_over)
+                status = error_set(
+                        &c->error, STATUS_DRAINING, FIELD_UNSPECIFIED, "tuttid has been stopped before it ran");
+        conductor_execute(c, m, status);
+}
+
+/* --- sealed --- */
+
+/* SEALED: made into a plan, and given to the engine unless there is nothing to do. */
+void conductor_run(struct conductor *c, struct meeting *m) {
+        error_init(&c->error, STATUS_OK);
+        struct task *t = conductor_take_task(c);
+        m->task = t;
+        bool is_large = m->halves[rankset_next(&m->have, 0)]->signature.n_entries > SLICE_ENTRIES / m->n_halves;
+        struct planning *planning = t && is_large ? planning_new(c, m) : NULL;
+        if (!t || (is_large && !planning)) {
+                conductor_refuse_sealed(c, m,
+                        error_set(
+                                &c->error, STATUS_NO_MEMORY, FIELD_UNSPECIFIED, "tuttid is short of memory"));
+                return;
+        }
+        t->culprit_session = 0;
+        memset(&t->found, 0, sizeof(t->found));
+        if (is_large) {
+                c->n_running++;
+                list_append(&c->chores, &planning->chore.link);
+                return;
+        }
+        const struct problem problem = describe_problem(c, m, c->ranks, c->entries, c->weights);
+        conductor_execute(c, m, planner_plan(c->house.planner, &problem, &t->plan, &c->error));
 }
 
 /* Memory failed under a run: whose it was goes, the others learn that their outputs may be half written. */

@@ -8,19 +8,40 @@
 #include "wire/codec.h"
 
 #define PACKETS_A_TURN 16
+/* Work is counted in entries looked at, of which a thousand take a fraction of a millisecond. */
+#define PACKET_WORK    16   /* of a packet, beside its entries */
+#define SLICE_ENTRIES  1024 /* of one half or collective at a time */
+#define SESSION_WORK   1024 /* after which other users have their turn */
+#define TURN_WORK      4096 /* after which the loop looks for news */
 #define ROWS_A_TURN    256 /* of all answers together: about a millisecond */
+
+/* A collective of many entries, made into a plan on a thread of the engine. It has a planner of its own, whose
+ * scratch memory goes with it. */
+struct planning {
+        struct chore chore;
+        struct meeting *meeting;
+        struct planner *planner;
+        struct problem problem;
+        enum status status;
+        struct error error;
+        uint32_t ranks[MAX_WORLD];
+        const struct entry *entries[MAX_WORLD];
+        double weights[MAX_WORLD];
+};
 
 struct conductor {
         struct house house;
         uint64_t started_ns, now_ns; /* now: of this turn */
-        bool is_draining;
+        bool is_draining, is_over; /* over: all sessions have been ended */
         struct outcome outcome;
         struct list chores;   /* to be given to the engine */
         struct list ejected;  /* struct session.eject_link: to be ended when the outcome is settled */
         struct list tasks;    /* free ones */
         struct list queries;  /* struct query.link: answers that can go on */
         uint32_t n_rows_left; /* that this turn may still write for them */
-        uint32_t n_running;
+        uint64_t work; /* of this turn */
+        struct list returning; /* struct meeting.outcome_link: told, and not given back yet */
+        uint32_t n_running; /* planned or run elsewhere */
         struct arena request_arena, scratch;
         uint8_t in[MAX_PACKET_BYTES], out[MAX_PACKET_BYTES];
         struct error error;        /* of the request at hand */
@@ -65,5 +86,9 @@ void conductor_probe(struct conductor *c, const struct group *g, uint32_t n, str
 void conductor_run(struct conductor *c, struct meeting *m);
 /* A task came back from the engine: its collective ends. */
 void conductor_task_done(struct conductor *c, struct task *t);
-/* ENDED: tells every member, keeps the record, gives everything back. */
+/* ENDED: tells every member, keeps the record, begins to give everything back. */
 void conductor_finish(struct conductor *c, struct meeting *m);
+/* Gives up to `n` entries of the collectives that are told back. */
+void conductor_give_back(struct conductor *c, uint32_t n);
+/* A planning came back from the engine. */
+void conductor_planned(struct conductor *c, struct planning *planning);

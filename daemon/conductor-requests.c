@@ -36,14 +36,33 @@ static enum status conductor_lease_entry(
         return STATUS_OK;
 }
 
-static enum status conductor_check_half(struct conductor *c, struct half *half, const struct member *m) {
-        enum status status =
-                signature_check(&half->signature, half->entries, m->rank, m->group->world_size, &c->error);
-        for (uint32_t i = 0; status == STATUS_OK && i < half->signature.n_entries; i++) {
-                status = conductor_lease_entry(c, half, &half->entries[i], m->rank);
+/* Up to `n` entries more: checked, leased, made ready to be compared. */
+static enum status conductor_check_entries(
+        struct conductor *c, struct half *half, const struct half_view *v, uint32_t n) {
+        enum status status = STATUS_OK;
+        for (; status == STATUS_OK && n > 0 && half->n_checked < half->signature.n_entries; n--) {
+                uint32_t i = half->n_checked++;
+                status = signature_check_entry(v, i);
+                if (status != STATUS_OK)
+                        break;
+                status = conductor_lease_entry(c, half, &half->entries[i], v->rank);
                 if (status != STATUS_OK)
                         c->error.entry = half->signature.kind == KIND_BATCH_REDUCE ? (int32_t)i : -1;
         }
+        return status;
+}
+
+/* A slice of it; more of it is left while n_checked is below n_entries. */
+static enum status conductor_check_half(struct conductor *c, struct half *half, const struct member *m) {
+        const struct half_view v = {
+                &half->signature, half->entries, m->rank, m->group->world_size, &c->error
+        };
+        uint32_t before = half->n_checked;
+        enum status status = before == 0 ? signature_check_head(&v) : STATUS_OK;
+        if (status == STATUS_OK)
+                status = conductor_check_entries(c, half, &v, SLICE_ENTRIES);
+        rendezvous_half_digest(c->house.rendezvous, half, half->n_checked - before);
+        c->work += half->n_checked - before;
         return status;
 }
 
@@ -53,6 +72,14 @@ static void conductor_refuse_half(struct conductor *c, struct session *s, struct
         stats_count_refusal(c->house.stats);
         conductor_reply_status(c, s, half->request, status, &c->error);
         conductor_drop_half(c, half);
+}
+
+/* Keeps the half until the session is resumed; meanwhile it is not read. */
+static void conductor_hold(struct conductor *c, struct session *s, struct half *half) {
+        s->held = half;
+        if (s->held_since_ns == 0)
+                s->held_since_ns = c->now_ns;
+        session_pause(s);
 }
 
 static void conductor_submit(struct conductor *c, struct session *s, struct half *half) {
@@ -72,6 +99,11 @@ static void conductor_submit(struct conductor *c, struct session *s, struct half
                 conductor_refuse_half(c, s, half);
                 return;
         }
+        if (m && m->state == MEMBER_ALIVE && half->n_checked < half->signature.n_entries) {
+                conductor_hold(c, s, half);
+                session_mark(c->house.sessions, s, SESSION_RESUMED); /* goes on in its turn */
+                return;
+        }
         status = rendezvous_submit(c->house.rendezvous, half, c->now_ns, &c->outcome, &c->error);
         if (status == STATUS_OK) {
                 s->n_unfinished++;
@@ -88,9 +120,7 @@ static void conductor_submit_or_hold(struct conductor *c, struct session *s, str
                 conductor_submit(c, s, half);
                 return;
         }
-        s->held = half;
-        s->held_since_ns = c->now_ns;
-        session_pause(s);
+        conductor_hold(c, s, half);
 }
 
 void conductor_handle_held(struct conductor *c, struct session *s) {
@@ -100,6 +130,10 @@ void conductor_handle_held(struct conductor *c, struct session *s) {
                 return;
         half->held_ns = c->now_ns - s->held_since_ns;
         conductor_submit(c, s, half);
+        if (s->held)
+                return;
+        s->held_since_ns = 0;
+        session_resume(c->house.sessions, s);
 }
 
 /* What a half and a refused one have in common: whose it is, and what it asks for. */
@@ -179,6 +213,7 @@ static void conductor_assemble(struct conductor *c, struct session *s, const str
                 memcpy(half->entries + s->n_assembled, part->entries,
                         part->n_part_entries * sizeof(*part->entries));
         s->n_assembled += part->n_part_entries;
+        c->work += part->n_part_entries;
         if (part->more)
                 return;
         s->assembly = NULL;
@@ -320,7 +355,10 @@ static void conductor_dispatch(
         case REQUEST_ABORT:
                 status = rendezvous_abort(rv, s->id, &r->abort, c->now_ns, &c->outcome, err);
                 break;
-        case REQUEST_BUSY: status = rendezvous_busy(rv, s->id, &r->busy, c->now_ns, &c->outcome, err); break;
+        case REQUEST_BUSY:
+                status = rendezvous_busy(rv, s->id, &r->busy, c->now_ns, &c->outcome, err);
+                c->work += SESSION_WORK; /* it looks at all that is pending */
+                break;
         case REQUEST_UNREGISTER:
                 error_init(err, STATUS_OK);
                 status = buffer_unregister(c->house.buffers, s->id, r->buffer, &c->chores, err);
@@ -370,6 +408,7 @@ void conductor_close_strangers(struct conductor *c, struct session *s, struct pa
 
 void conductor_handle_packet(struct conductor *c, struct session *s, struct packet *packet) {
         struct request request;
+        c->work += PACKET_WORK;
         arena_reset(&c->request_arena);
         int r = codec_decode_request(c->in, packet->n_bytes, &c->request_arena, &request);
         if (r < 0)

@@ -24,6 +24,7 @@ int conductor_new(struct conductor **ret, const struct house *house, uint64_t no
         list_init(&c->ejected);
         list_init(&c->tasks);
         list_init(&c->queries);
+        list_init(&c->returning);
         arena_init(&c->request_arena, malloc(CODEC_ARENA_BYTES), CODEC_ARENA_BYTES);
         arena_init(&c->scratch, malloc(CODEC_ARENA_BYTES), CODEC_ARENA_BYTES);
         if (!c->request_arena.base || !c->scratch.base) {
@@ -154,6 +155,10 @@ static void conductor_end_ejected(struct conductor *c, struct session *s) {
 /* An import or a release has ended. */
 static void conductor_chore_done(struct conductor *c, struct chore *chore) {
         struct buffer_news news;
+        if (chore->kind == CHORE_THINK) {
+                conductor_planned(c, list_entry(chore, struct planning, chore));
+                return;
+        }
         if (!buffer_chore_done(c->house.buffers, chore, &c->chores, &news))
                 return;
         struct session *s = session_find(c->house.sessions, news.session);
@@ -318,9 +323,10 @@ static void conductor_accept(struct conductor *c) {
         }
 }
 
-/* Packets until there are none, at most `limit`. */
-static void conductor_read(struct conductor *c, struct session *s, int limit) {
-        for (int i = 0; i < limit && s->eject_why[0] == '\0'; i++) {
+/* Packets until there are none, at most `limit`, and at most this much work. */
+static void conductor_read(struct conductor *c, struct session *s, int limit, uint64_t work) {
+        work += c->work;
+        for (int i = 0; i < limit && c->work < work && s->eject_why[0] == '\0'; i++) {
                 struct packet packet;
                 int r = session_receive(c->house.sessions, s, c->in, &packet, c->now_ns);
                 if (r == -EMSGSIZE)
@@ -343,25 +349,19 @@ static void conductor_serve(struct conductor *c, struct session *s) {
         if (events & SESSION_RESUMED)
                 conductor_handle_held(c, s);
         if (events & (SESSION_READABLE | SESSION_RESUMED))
-                conductor_read(c, s, PACKETS_A_TURN);
+                conductor_read(c, s, PACKETS_A_TURN, SESSION_WORK);
         if (!(events & (SESSION_DEAD | SESSION_HUNG_UP)) || s->eject_why[0] != '\0')
                 return;
-        conductor_read(c, s, DRAIN_PACKETS); /* what it said before it ended counts: a goodbye, a last half */
+        conductor_read(c, s, DRAIN_PACKETS, UINT32_MAX); /* what it said before it ended counts: a goodbye, a last half */
         if (s->eject_why[0] == '\0')
                 conductor_end_session(c, s, events & SESSION_DEAD ? LOSS_DIED : LOSS_DISCONNECTED,
                         events & SESSION_DEAD ? "" : "its connection ended, its process did not");
 }
 
-static bool conductor_pull(struct conductor *c) {
+static bool conductor_pull_done(struct conductor *c) {
         bool is_any = false;
-        struct session *s;
         struct task *t;
         struct chore *chore;
-        while ((s = sessions_take_ready(c->house.sessions))) {
-                conductor_serve(c, s);
-                conductor_settle(c);
-                is_any = true;
-        }
         while ((t = engine_take_done_task(c->house.engine))) {
                 conductor_task_done(c, t);
                 is_any = true;
@@ -374,19 +374,42 @@ static bool conductor_pull(struct conductor *c) {
         return is_any;
 }
 
-void conductor_turn(struct conductor *c, uint64_t now_ns) {
+static bool conductor_pull_sessions(struct conductor *c) {
+        bool is_any = false;
+        struct session *s;
+        while (c->work < TURN_WORK && (s = sessions_take_ready(c->house.sessions))) {
+                conductor_serve(c, s);
+                conductor_settle(c);
+                is_any = true;
+        }
+        return is_any;
+}
+
+/* Until there is nothing left, or for as long as a turn may last. */
+static void conductor_pull(struct conductor *c) {
+        bool is_any;
+        do {
+                is_any = conductor_pull_sessions(c);
+                is_any |= conductor_pull_done(c);
+        } while (is_any && c->work < TURN_WORK);
+}
+
+bool conductor_turn(struct conductor *c, uint64_t now_ns) {
         c->now_ns = now_ns;
+        c->work = 0;
         if (sessions_next_ns(c->house.sessions) <= now_ns)
                 sessions_expire(c->house.sessions, now_ns);
         c->n_rows_left = ROWS_A_TURN;
         conductor_accept(c);
         do
-                while (conductor_pull(c))
-                        ;
-        while (conductor_go_on_answering(c));
+                conductor_pull(c);
+        while (conductor_go_on_answering(c) && c->work < TURN_WORK);
         if (rendezvous_next_ns(c->house.rendezvous) <= now_ns)
                 rendezvous_expire(c->house.rendezvous, now_ns, &c->outcome);
         conductor_settle(c);
+        conductor_give_back(c, c->is_draining ? UINT32_MAX : SLICE_ENTRIES);
+        conductor_settle(c);
+        return sessions_are_ready(c->house.sessions) || !list_is_empty(&c->returning);
 }
 
 uint64_t conductor_next_ns(const struct conductor *c) {
@@ -407,6 +430,7 @@ bool conductor_is_idle(const struct conductor *c) {
 void conductor_end_all(struct conductor *c, uint64_t now_ns) {
         struct session *s;
         c->now_ns = now_ns;
+        c->is_over = true;
         while ((s = sessions_next(c->house.sessions, NULL))) {
                 conductor_end_session(c, s, LOSS_DISCONNECTED, "tuttid is ending");
                 conductor_settle(c);

@@ -27,6 +27,7 @@ struct daemon {
         uv_loop_t loop;
         uv_timer_t timer, drain;
         uv_check_t check;
+        uv_idle_t idle; /* runs while there is more to do at once: the loop then looks for news and does not sleep */
         uv_signal_t term, interrupt;
         uv_pipe_t leash; /* a private tuttid's stdin */
         bool has_loop, has_leash, is_rung, is_ending;
@@ -93,11 +94,20 @@ static void daemon_set_timer(struct daemon *d, uint64_t now_ns) {
         uv_timer_start(&d->timer, daemon_on_timer, delay_ms, 0);
 }
 
+static void daemon_on_idle(uv_idle_t *idle) {
+        (void)idle;
+}
+
 static void daemon_turn(struct daemon *d) {
         d->is_rung = false;
         uint64_t now_ns = clock_now_ns();
-        conductor_turn(d->conductor, now_ns);
+        bool is_more = conductor_turn(d->conductor, now_ns);
         daemon_set_timer(d, now_ns);
+        d->is_rung |= is_more;
+        if (is_more)
+                uv_idle_start(&d->idle, daemon_on_idle);
+        else
+                uv_idle_stop(&d->idle);
 }
 
 static void daemon_on_check(uv_check_t *check) {
@@ -127,6 +137,7 @@ static int daemon_build_loop(struct daemon *d) {
         uv_timer_init(&d->loop, &d->timer);
         uv_timer_init(&d->loop, &d->drain);
         uv_check_init(&d->loop, &d->check);
+        uv_idle_init(&d->loop, &d->idle);
         d->timer.data = d->drain.data = d->check.data = d->term.data = d->interrupt.data = d->leash.data = d;
         r = uv_signal_init(&d->loop, &d->term);
         if (r == 0)
@@ -257,7 +268,8 @@ static void daemon_tear_down(struct daemon *d) {
                 is_stuck = engine_is_stuck(h->engine);
         }
         if (d->conductor)
-                conductor_turn(d->conductor, clock_now_ns()); /* what has just been finished */
+                while (conductor_turn(d->conductor, clock_now_ns())) /* what has just been finished */
+                        ;
         if (d->has_loop) {
                 uv_run(&d->loop, UV_RUN_NOWAIT);
                 uv_walk(&d->loop, daemon_close_handle, NULL);

@@ -211,6 +211,7 @@ void chore_run(struct backend *b, struct chore *c) {
         case CHORE_IMPORT: b->ops->import(b, c); break;
         case CHORE_RELEASE: b->ops->release(b, c); break;
         case CHORE_CLOSE: fd_close(&c->fd); break;
+        case CHORE_THINK: c->think(c); break;
         }
 }
 

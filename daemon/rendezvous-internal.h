@@ -10,8 +10,10 @@
  *   rendezvous-time.c     busy, deadlines, stalls */
 #pragma once
 
+#include "base/sip.h"
 #include "rendezvous.h"
 
+#define DIGEST_ENTRIES   64 /* from more than these on halves are compared by their digests */
 #define N_HALF_CLASSES   17 /* room for 1, 2, 4 ... MAX_ENTRIES entries */
 #define N_DEBT_BUCKETS   256
 #define MAX_POOLED_BYTES (64u << 20) /* what the pools keep, all together */

@@ -14,12 +14,29 @@ static bool is_before(const struct difference *a, const struct difference *b) {
 
 /* --- each half as it comes --- */
 
+void rendezvous_half_digest(const struct rendezvous *r, struct half *half, uint32_t n) {
+        uint32_t n_entries = half->signature.n_entries, n_left = n_entries - half->n_digested;
+        if (n_entries <= DIGEST_ENTRIES)
+                return;
+        if (half->n_digested == 0)
+                sip_begin(&half->digest, r->settings.hash_seed);
+        if (n > n_left)
+                n = n_left;
+        entries_digest(half->entries + half->n_digested, n, &half->digest);
+        half->n_digested += n;
+}
+
 static bool half_differs(const struct meeting *m, const struct half *half) {
+        const struct half *reference = m->reference;
         int32_t entry;
-        if (!m->reference)
+        if (!reference)
                 return m->n_halves > 1;
-        return signature_compare(&m->reference->signature, m->reference->entries, &half->signature,
-                       half->entries, &entry) != FIELD_UNSPECIFIED;
+        if (half->signature.n_entries > DIGEST_ENTRIES &&
+                reference->signature.n_entries == half->signature.n_entries)
+                return signature_compare_heads(&reference->signature, &half->signature) != FIELD_UNSPECIFIED ||
+                       !sip_is_equal(&reference->digest, &half->digest);
+        return signature_compare(&reference->signature, reference->entries, &half->signature, half->entries,
+                       &entry) != FIELD_UNSPECIFIED;
 }
 
 void meeting_compare(struct meeting *m, struct half *half) {
@@ -54,6 +71,8 @@ struct difference meeting_difference(const struct meeting *m) {
                 if (!reference)
                         reference = half;
                 struct difference d;
+                if (half->differs == reference->differs && !half->differs)
+                        continue; /* both are equal to the meeting's reference */
                 d.field = signature_compare(
                         &reference->signature, reference->entries, &half->signature, half->entries, &d.entry);
                 if (d.field != FIELD_UNSPECIFIED && is_before(&d, &first))

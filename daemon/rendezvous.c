@@ -153,49 +153,6 @@ void rendezvous_half_free(struct rendezvous *r, struct half *half) {
 
 /* --- keys and meetings --- */
 
-/* SipHash-1-3 (Aumasson, Bernstein 2012): with a secret seed nobody can choose keys that fall into one
- * bucket. */
-static uint64_t rotate(uint64_t x, int n) {
-        return x << n | x >> (64 - n);
-}
-
-static void sip_round(uint64_t v[4]) {
-        v[0] += v[1];
-        v[2] += v[3];
-        v[1] = rotate(v[1], 13) ^ v[0];
-        v[3] = rotate(v[3], 16) ^ v[2];
-        v[0] = rotate(v[0], 32);
-        v[2] += v[1];
-        v[0] += v[3];
-        v[1] = rotate(v[1], 17) ^ v[2];
-        v[3] = rotate(v[3], 21) ^ v[0];
-        v[2] = rotate(v[2], 32);
-}
-
-static void sip_word(uint64_t v[4], uint64_t word) {
-        v[3] ^= word;
-        sip_round(v);
-        v[0] ^= word;
-}
-
-static uint64_t sip_hash(const uint64_t seed[2], const void *data, size_t n) {
-        const unsigned char *bytes = data;
-        uint64_t v[4] = { seed[0] ^ 0x736f6d6570736575, seed[1] ^ 0x646f72616e646f6d,
-                seed[0] ^ 0x6c7967656e657261, seed[1] ^ 0x7465646279746573 };
-        uint64_t word, last = (uint64_t)n << 56;
-        for (; n >= sizeof(word); n -= sizeof(word), bytes += sizeof(word)) {
-                memcpy(&word, bytes, sizeof(word));
-                sip_word(v, word);
-        }
-        for (size_t i = 0; i < n; i++)
-                last |= (uint64_t)bytes[i] << (8 * i);
-        sip_word(v, last);
-        v[2] ^= 0xff;
-        for (int i = 0; i < 3; i++)
-                sip_round(v);
-        return v[0] ^ v[1] ^ v[2] ^ v[3];
-}
-
 uint32_t secret_hash(const struct rendezvous *r, const void *data, size_t n) {
         return (uint32_t)sip_hash(r->settings.hash_seed, data, n);
 }

@@ -39,6 +39,7 @@
 #include <stdint.h>
 #include "base/heap.h"
 #include "base/list.h"
+#include "base/sip.h"
 #include "group.h"
 #include "model/error.h"
 #include "model/signature.h"
@@ -65,6 +66,9 @@ struct half {
         struct entry *entries; /* [signature.n_entries] */
         uint32_t capacity;     /* of entries */
         uint64_t held_ns;      /* waited for its buffers before it was submitted; its deadline counts it */
+        uint32_t n_checked;    /* entries that the conductor has looked at */
+        struct sip digest;     /* of the first n_digested entries, where there are many */
+        uint32_t n_digested;
         /* Set by rendezvous_submit. */
         uint32_t rank;
         uint64_t arrived_ns;
@@ -188,6 +192,9 @@ struct half *rendezvous_half_new(struct rendezvous *r, uint32_t n_entries);
  * NO_MEMORY. */
 enum status rendezvous_half_charge(
         struct rendezvous *r, struct half *half, uint32_t uid, struct error *err) MUST_USE;
+/* Looks at up to `n` entries more, in advance: of a half with many of them rendezvous_submit looks at all that are
+ * left, which takes its time. */
+void rendezvous_half_digest(const struct rendezvous *r, struct half *half, uint32_t n);
 void rendezvous_half_free(struct rendezvous *r, struct half *half);
 
 /* Submits. STATUS_OK: the half belongs to rendezvous until its meeting is in `sealed` or `ended` and

@@ -29,6 +29,7 @@ enum chore_kind {
         CHORE_IMPORT,  /* seal, check, map, guard fd -> memory */
         CHORE_RELEASE, /* unmap memory if there is any, close fd; also after an import that failed */
         CHORE_CLOSE,   /* close a stranger's descriptor, which may block for seconds */
+        CHORE_THINK,   /* `think`, which takes longer than the loop thread may */
 };
 
 /* A piece of memory work: a baton that one thread holds at a time. Embedded in what it works for. */
@@ -40,6 +41,7 @@ struct chore {
         int fd;             /* owned */
         uint64_t n_bytes;   /* IMPORT: asked for */
         enum access access; /* IMPORT */
+        void (*think)(struct chore *chore); /* THINK */
         /* Set by the backend. */
         struct memory *memory;
         enum status status; /* IMPORT: OK, BAD_FD, INVALID (shorter than n_bytes), NO_MEMORY, INTERNAL */

@@ -7,14 +7,6 @@
 
 #define DTYPES_TEXT "u8 i8 u16 i16 u32 i32 u64 i64 f16 bf16 f32 f64 bool c64 c128"
 
-/* The half under check, and whose it is. */
-struct half_view {
-        const struct signature *signature;
-        const struct entry *entries;
-        uint32_t rank, world_size;
-        struct error *err;
-};
-
 static bool is_reduction(enum kind kind) {
         return kind == KIND_REDUCE || kind == KIND_BATCH_REDUCE;
 }
@@ -284,7 +276,7 @@ static enum status check_places(const struct half_view *v, uint32_t i) {
         return STATUS_OK;
 }
 
-static enum status check_entry(const struct half_view *v, uint32_t i) {
+enum status signature_check_entry(const struct half_view *v, uint32_t i) {
         const struct entry *e = &v->entries[i];
         enum status status = check_dtype(v, e);
         if (status == STATUS_OK)
@@ -304,20 +296,20 @@ static enum status check_entry(const struct half_view *v, uint32_t i) {
         return status;
 }
 
-enum status signature_check(const struct signature *s, const struct entry *entries, uint32_t rank,
-        uint32_t world_size, struct error *err) {
+enum status signature_check_head(const struct half_view *v) {
         static enum status (*const checks[])(
                 const struct half_view *) = { check_kind, check_op, check_root, check_options, check_length };
+        enum status status = STATUS_OK;
+        for (size_t i = 0; status == STATUS_OK && i < ARRAY_SIZE(checks); i++)
+                status = checks[i](v);
+        return status;
+}
+
+enum status signature_check(const struct signature *s, const struct entry *entries, uint32_t rank,
+        uint32_t world_size, struct error *err) {
         const struct half_view v = { s, entries, rank, world_size, err };
-        for (size_t i = 0; i < ARRAY_SIZE(checks); i++) {
-                enum status status = checks[i](&v);
-                if (status != STATUS_OK)
-                        return status;
-        }
-        for (uint32_t i = 0; i < s->n_entries; i++) {
-                enum status status = check_entry(&v, i);
-                if (status != STATUS_OK)
-                        return status;
-        }
-        return STATUS_OK;
+        enum status status = signature_check_head(&v);
+        for (uint32_t i = 0; status == STATUS_OK && i < s->n_entries; i++)
+                status = signature_check_entry(&v, i);
+        return status;
 }

@@ -103,7 +103,7 @@ static bool options_are_equal(const struct options *a, const struct options *b) 
                a->has_algorithm == b->has_algorithm && a->has_packing == b->has_packing;
 }
 
-static enum field compare_heads(const struct signature *a, const struct signature *b) {
+enum field signature_compare_heads(const struct signature *a, const struct signature *b) {
         if (a->kind != b->kind)
                 return FIELD_KIND;
         if (a->op != b->op)
@@ -134,10 +134,27 @@ static enum field compare_entries(const struct entry *a, const struct entry *b) 
         return FIELD_UNSPECIFIED;
 }
 
+void entries_digest(const struct entry *entries, uint32_t n, struct sip *digest) {
+        for (uint32_t i = 0; i < n; i++) {
+                const struct entry *e = &entries[i];
+                uint64_t destination = names_ranks(e) ? DESTINATION_RANKS : e->destination;
+                sip_word(digest, (uint64_t)e->dtype | (uint64_t)entry_output_dtype(e) << 8 |
+                                         (uint64_t)e->layout << 16 | destination << 24 |
+                                         (uint64_t)e->n_dims << 32);
+                for (uint32_t d = 0; d < e->n_dims && d < MAX_DIMS; d++)
+                        sip_word(digest, e->shape[d]);
+                if (!names_ranks(e))
+                        continue;
+                struct rankset set = destination_set(e);
+                for (size_t w = 0; w < ARRAY_SIZE(set.words); w++)
+                        sip_word(digest, set.words[w]);
+        }
+}
+
 enum field signature_compare(const struct signature *a, const struct entry *a_entries,
         const struct signature *b, const struct entry *b_entries, int32_t *ret_entry) {
         *ret_entry = -1;
-        enum field field = compare_heads(a, b);
+        enum field field = signature_compare_heads(a, b);
         if (field != FIELD_UNSPECIFIED)
                 return field;
         for (uint32_t i = 0; i < a->n_entries; i++) {

@@ -6,6 +6,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include "base/sip.h"
 #include "model/dtype.h"
 #include "model/error.h"
 #include "model/op.h"
@@ -99,10 +100,27 @@ bool signature_reads(const struct signature *s, unsigned int rank);
 enum status signature_check(const struct signature *s, const struct entry *entries, uint32_t rank,
         uint32_t world_size, struct error *err) MUST_USE;
 
+/* A half, and whose it is. */
+struct half_view {
+        const struct signature *signature;
+        const struct entry *entries;
+        uint32_t rank, world_size;
+        struct error *err;
+};
+
+/* The same in parts: all but the entries, then each of the entries. */
+enum status signature_check_head(const struct half_view *v) MUST_USE;
+enum status signature_check_entry(const struct half_view *v, uint32_t i) MUST_USE;
+
 /* The first field in which two halves differ, or FIELD_UNSPECIFIED when they agree; `ret_entry` is the entry
  * concerned, or -1. */
 enum field signature_compare(const struct signature *a, const struct entry *a_entries,
         const struct signature *b, const struct entry *b_entries, int32_t *ret_entry);
+
+/* The same of all but the entries. */
+enum field signature_compare_heads(const struct signature *a, const struct signature *b);
+/* Takes in all that is compared of `n` entries, so that equal ones, and they alone, make equal digests. */
+void entries_digest(const struct entry *entries, uint32_t n, struct sip *digest);
 
 /* What a half says of `field` (of entry `entry`), for people: "f32[1024,10]", "SUM", "root 1", "R0 R2". */
 void signature_print_field(const struct signature *s, const struct entry *entries, enum field field,

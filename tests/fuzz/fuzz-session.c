@@ -138,14 +138,15 @@ static void build(struct world *w) {
 
 /* Turns until nothing moves any more. */
 static void settle(struct world *w) {
+        bool is_more;
         do {
                 uv_run(&w->loop, UV_RUN_NOWAIT);
-                conductor_turn(w->conductor, w->now_ns);
+                is_more = conductor_turn(w->conductor, w->now_ns);
                 while (!conductor_is_idle(w->conductor)) {
-                        uv_run(&w->loop, UV_RUN_ONCE);
-                        conductor_turn(w->conductor, w->now_ns);
+                        uv_run(&w->loop, is_more ? UV_RUN_NOWAIT : UV_RUN_ONCE);
+                        is_more = conductor_turn(w->conductor, w->now_ns);
                 }
-        } while (conductor_next_ns(w->conductor) <= w->now_ns);
+        } while (is_more || conductor_next_ns(w->conductor) <= w->now_ns);
         uv_run(&w->loop, UV_RUN_NOWAIT);
 }
 
@@ -158,7 +159,8 @@ static void tear_down(struct world *w) {
         struct house *h = &w->house;
         listener_close(h->listener);
         engine_stop(h->engine);
-        conductor_turn(w->conductor, w->now_ns);
+        while (conductor_turn(w->conductor, w->now_ns))
+                ;
         uv_walk(&w->loop, close_handle, NULL);
         uv_run(&w->loop, UV_RUN_DEFAULT);
         conductor_free(w->conductor);
