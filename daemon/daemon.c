@@ -17,21 +17,26 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "conductor.h"
+#include "service.h"
 
 #define DRAIN_LIMIT_NS (5 * NS_PER_S)
+/* Signs of life in the time in which the manager wants one: the proof is one tick old, and a tick may be late. */
+#define WATCHDOG_TICKS 4
 
 struct daemon {
         const struct config *config;
         struct house house;
         struct conductor *conductor;
+        struct service *service;
         uv_loop_t loop;
-        uv_timer_t timer, drain;
+        uv_timer_t timer, drain, watchdog;
         uv_check_t check;
         uv_idle_t idle; /* runs while there is more to do at once: the loop then looks for news and does not sleep */
         uv_signal_t term, interrupt;
         uv_pipe_t leash; /* a private tuttid's stdin */
         bool has_loop, has_leash, is_rung, is_ending;
         uint64_t timer_at_ns, drain_until_ns;
+        char why[512]; /* it cannot start; "": as errno says */
 };
 
 static void daemon_ring(void *data) {
@@ -45,6 +50,7 @@ static void daemon_end(struct daemon *d, const char *why) {
                 return;
         d->is_ending = true;
         log_info("ending: %s", why);
+        service_tell(d->service, "STOPPING=1\nSTATUS=Ending: %s.\n", why);
         d->drain_until_ns = clock_now_ns() + DRAIN_LIMIT_NS;
         listener_close(d->house.listener);
         conductor_drain(d->conductor);
@@ -136,9 +142,10 @@ static int daemon_build_loop(struct daemon *d) {
         d->timer_at_ns = ALARM_NEVER;
         uv_timer_init(&d->loop, &d->timer);
         uv_timer_init(&d->loop, &d->drain);
+        uv_timer_init(&d->loop, &d->watchdog);
         uv_check_init(&d->loop, &d->check);
         uv_idle_init(&d->loop, &d->idle);
-        d->timer.data = d->drain.data = d->check.data = d->term.data = d->interrupt.data = d->leash.data = d;
+        d->timer.data = d->drain.data = d->watchdog.data = d->check.data = d->term.data = d->interrupt.data = d->leash.data = d;
         r = uv_signal_init(&d->loop, &d->term);
         if (r == 0)
                 r = uv_signal_init(&d->loop, &d->interrupt);
@@ -179,6 +186,8 @@ static int daemon_build_rooms(struct daemon *d) {
                 r = planner_new(&h->planner, c->n_cpu_devices, c->chunk_bytes);
         if (r == 0)
                 r = host_backend_new(&h->backend, c->isa);
+        if (r == 0 && (r = host_self_test(h->backend, d->why, sizeof(d->why))) < 0)
+                return r;
         if (r == 0)
                 r = engine_new(&h->engine, &d->loop, c, h->backend, &bell);
         if (r == 0)
@@ -192,22 +201,37 @@ static int daemon_build_rooms(struct daemon *d) {
         return r;
 }
 
+/* Our own socket goes to the manager, so that the tuttid after us can go on with it. */
+static int daemon_build_listener(struct daemon *d) {
+        int passed_on = service_take_socket(d->service, d->config->socket, d->why, sizeof(d->why));
+        if (passed_on < 0 && passed_on != -ENOENT)
+                return passed_on;
+        const struct listener_setting setting = { .config = d->config,
+                .bell = { .ring = daemon_ring, .data = d },
+                .passed_on = passed_on < 0 ? -1 : passed_on,
+                .is_kept_alive = service_is_managed(d->service) };
+        int r = listener_new(&d->house.listener, &d->loop, &setting, d->why, sizeof(d->why));
+        if (r == 0 && passed_on < 0)
+                service_keep(d->service, listener_socket(d->house.listener));
+        return r;
+}
+
 static int daemon_build(struct daemon *d) {
-        char why[512];
         daemon_raise_descriptors();
-        int r = daemon_build_loop(d);
+        int r = service_new(&d->service);
+        if (r == 0)
+                r = daemon_build_loop(d);
         if (r == 0)
                 r = daemon_build_leash(d);
         if (r == 0)
                 r = daemon_build_rooms(d);
         if (r < 0) {
-                log_error("cannot start: %s", strerror(-r));
+                log_error("cannot start: %s", d->why[0] ? d->why : strerror(-r));
                 return r;
         }
-        const struct doorbell bell = { .ring = daemon_ring, .data = d };
-        r = listener_new(&d->house.listener, &d->loop, d->config, &bell, why, sizeof(why));
+        r = daemon_build_listener(d);
         if (r < 0) {
-                log_error("%s", why);
+                log_error("%s", d->why);
                 return r;
         }
         r = conductor_new(&d->conductor, &d->house, clock_now_ns());
@@ -224,6 +248,28 @@ static void daemon_say_ready(const struct daemon *d) {
         const char *fallback = d->house.backend->ops->fallback(d->house.backend);
         if (fallback)
                 log_warning("%s", fallback);
+        service_tell(d->service, "READY=1\nSTATUS=Serving %s: %u host device%s, %s.\n", d->config->socket,
+                d->config->n_cpu_devices, d->config->n_cpu_devices == 1 ? "" : "s", text);
+}
+
+/* --- the watchdog --- */
+
+/* That this runs is the proof that the loop turns; that the workers live is theirs to say. */
+static void daemon_on_watchdog(uv_timer_t *timer) {
+        struct daemon *d = timer->data;
+        if (engine_workers_have_answered(d->house.engine))
+                service_tell(d->service, "WATCHDOG=1\n");
+        else
+                log_warning("a worker has given no sign of life since the last tick of the watchdog");
+        engine_ask_workers(d->house.engine);
+}
+
+static void daemon_start_watchdog(struct daemon *d) {
+        uint64_t every_ms = service_watchdog_ns(d->service) / NS_PER_MS / WATCHDOG_TICKS;
+        if (service_watchdog_ns(d->service) == 0)
+                return;
+        engine_ask_workers(d->house.engine);
+        uv_timer_start(&d->watchdog, daemon_on_watchdog, every_ms, every_ms ? every_ms : 1);
 }
 
 /* --- tearing down --- */
@@ -263,6 +309,8 @@ static void daemon_tear_down(struct daemon *d) {
         if (d->conductor)
                 daemon_drain(d);
         bool is_stuck = false;
+        if (d->has_loop)
+                uv_timer_stop(&d->watchdog);
         if (h->engine) {
                 engine_stop(h->engine);
                 is_stuck = engine_is_stuck(h->engine);
@@ -290,6 +338,7 @@ static void daemon_tear_down(struct daemon *d) {
                 quotas_free(h->quotas);
         if (d->has_loop)
                 uv_loop_close(&d->loop);
+        service_free(d->service);
         uv_library_shutdown();
 }
 
@@ -304,6 +353,7 @@ int daemon_run(const struct config *config) {
         int r = daemon_build(d);
         if (r == 0) {
                 daemon_say_ready(d);
+                daemon_start_watchdog(d);
                 uv_run(&d->loop, UV_RUN_DEFAULT);
         }
         daemon_tear_down(d);

@@ -21,6 +21,7 @@ struct worker {
         uint64_t group;
         int schedstat_fd; /* this thread's; -1 where the kernel has none */
         uint64_t run_delay_ns, run_delay_read_ns;
+        _Atomic uint32_t answered; /* the last question of the engine that this worker has seen */
 };
 
 struct device {
@@ -58,6 +59,7 @@ struct engine {
         pthread_mutex_t lock;
         bool is_stopping, is_shared;
         bool is_stopped; /* threads that are stuck are all that is left */
+        _Atomic uint32_t asked; /* questions for a sign of life so far */
         struct device *devices;
         uint32_t n_devices;
         struct crew memory, closers;

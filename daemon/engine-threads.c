@@ -52,6 +52,12 @@ void device_queue(struct device *d, struct slice *s) {
         d->n_ready++;
 }
 
+/* Gives the sign of life that was asked for. */
+static void worker_answer(struct worker *w) {
+        uint32_t asked = atomic_load_explicit(&w->device->engine->asked, memory_order_relaxed);
+        atomic_store_explicit(&w->answered, asked, memory_order_relaxed);
+}
+
 /* How long this thread was runnable and did not run, ever. */
 static uint64_t worker_run_delay_ns(const struct worker *w) {
         char buf[64];
@@ -105,6 +111,7 @@ static void worker_run_slice(struct worker *w, struct slice *s) {
         do {
                 status = e->backend->ops->run_chunk(
                         e->backend, &s->task->plan, s->next_chunk++, &found, &culprit);
+                worker_answer(w);
                 uint64_t then_ns = clock_now_ns();
                 if (then_ns - now_ns >= BLOCKED_LIMIT_NS) {
                         uint64_t blocked =
@@ -156,6 +163,7 @@ void *worker_main(void *data) {
         CHECK(r >= 0);
         engine_lock(e);
         for (;;) {
+                worker_answer(w);
                 struct slice *s = device_pick(d);
                 if (!s) {
                         if (e->is_stopping && d->n_ready == 0)

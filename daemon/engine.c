@@ -288,6 +288,29 @@ void engine_set_shared(struct engine *e, bool is_shared) {
         engine_unlock(e);
 }
 
+void engine_ask_workers(struct engine *e) {
+        engine_lock(e);
+        atomic_fetch_add_explicit(&e->asked, 1, memory_order_relaxed);
+        for (uint32_t i = 0; i < e->n_devices; i++)
+                pthread_cond_broadcast(&e->devices[i].wake);
+        engine_unlock(e);
+}
+
+static bool device_has_answered(const struct device *d, uint32_t asked) {
+        for (uint32_t i = 0; i < d->n_workers; i++)
+                if (atomic_load_explicit(&d->workers[i].answered, memory_order_relaxed) != asked)
+                        return false;
+        return true;
+}
+
+bool engine_workers_have_answered(struct engine *e) {
+        uint32_t asked = atomic_load_explicit(&e->asked, memory_order_relaxed);
+        for (uint32_t i = 0; i < e->n_devices; i++)
+                if (!device_has_answered(&e->devices[i], asked))
+                        return false;
+        return true;
+}
+
 uint32_t engine_n_devices(const struct engine *e) {
         return e->n_devices;
 }

@@ -82,6 +82,11 @@ struct chore *engine_take_done_chore(struct engine *e);
 /* Whether sessions of more than one uid exist. */
 void engine_set_shared(struct engine *e, bool is_shared);
 
+/* Asks every worker for a sign of life: one that sleeps gives it at once, one that runs behind its chunk. */
+void engine_ask_workers(struct engine *e);
+/* Whether all have answered what was asked last. */
+bool engine_workers_have_answered(struct engine *e);
+
 uint32_t engine_n_devices(const struct engine *e);
 struct engine_device_stats engine_device_stats(struct engine *e, uint32_t device);
 /* Tasks and chores not yet taken back, but for CHORE_CLOSE: nobody waits for those. */

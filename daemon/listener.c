@@ -23,7 +23,7 @@ struct listener {
         char path[MAX_SOCKET_PATH + 1];
         int socket, lock, spare;
         uv_poll_t poll;
-        bool is_watching, is_bound;
+        bool is_watching, is_bound, is_kept_alive;
 };
 
 static int why_errno(char *why, size_t why_bytes, const char *what, const char *path) {
@@ -132,6 +132,14 @@ static int listener_watch(struct listener *l, uv_loop_t *loop) {
         return uv_poll_start(&l->poll, UV_READABLE, listener_on_poll);
 }
 
+/* One that was passed on is bound, listens, and has its mode and group from whoever made it. */
+static int listener_make_socket(struct listener *l, const char *group, char *why, size_t why_bytes) {
+        if (l->socket >= 0)
+                return 0;
+        int r = listener_clear_path(l, why, why_bytes);
+        return r < 0 ? r : listener_bind(l, group, why, why_bytes);
+}
+
 static int listener_set_up(
         struct listener *l, uv_loop_t *loop, const struct config *config, char *why, size_t why_bytes) {
         size_t n = strlen(config->socket);
@@ -144,24 +152,25 @@ static int listener_set_up(
         l->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
         int r = listener_lock(l, why, why_bytes);
         if (r == 0)
-                r = listener_clear_path(l, why, why_bytes);
-        if (r == 0)
-                r = listener_bind(l, config->socket_group, why, why_bytes);
+                r = listener_make_socket(l, config->socket_group, why, why_bytes);
         if (r == 0 && (r = listener_watch(l, loop)) < 0)
                 snprintf(why, why_bytes, "cannot watch %s: %s", l->path, strerror(-r));
         return r;
 }
 
-int listener_new(struct listener **ret, uv_loop_t *loop, const struct config *config,
-        const struct doorbell *bell, char *why, size_t why_bytes) {
+int listener_new(struct listener **ret, uv_loop_t *loop, const struct listener_setting *setting, char *why,
+        size_t why_bytes) {
+        CLEANUP_FD int passed_on = setting->passed_on;
         struct listener *l = calloc(1, sizeof(*l));
         if (!l) {
                 snprintf(why, why_bytes, "short of memory");
                 return -ENOMEM;
         }
-        l->bell = *bell;
-        l->socket = l->lock = l->spare = -1;
-        int r = listener_set_up(l, loop, config, why, why_bytes);
+        l->bell = setting->bell;
+        l->is_kept_alive = setting->is_kept_alive;
+        l->lock = l->spare = -1;
+        l->socket = fd_take(&passed_on);
+        int r = listener_set_up(l, loop, setting->config, why, why_bytes);
         if (r < 0) {
                 listener_close(l);
                 uv_run(loop, UV_RUN_NOWAIT);
@@ -170,6 +179,10 @@ int listener_new(struct listener **ret, uv_loop_t *loop, const struct config *co
         }
         *ret = l;
         return 0;
+}
+
+int listener_socket(const struct listener *l) {
+        return l->socket;
 }
 
 /* Out of descriptors: lets one in by the spare, to send it away. */
@@ -199,7 +212,8 @@ void listener_close(struct listener *l) {
         }
         if (l->is_bound) {
                 l->is_bound = false;
-                unlink(l->path);
+                if (!l->is_kept_alive)
+                        unlink(l->path);
         }
 }
 

@@ -1,9 +1,11 @@
 /* The door: the socket in the file system, the lock that keeps it ours, and accepting.
  *
  * One tuttid per path: an flock on `<path without .sock>.lock`, which also says our pid. A socket that a dead
- * tuttid left is replaced; anything else at the path is left alone. Owned by daemon.c; loop thread. */
+ * tuttid left is replaced; anything else at the path is left alone. A socket that the service manager passed on
+ * is taken as it is, and outlives us: who connects meanwhile waits in it. Owned by daemon.c; loop thread. */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <uv.h>
 #include "base/check.h"
@@ -14,17 +16,27 @@
 
 struct listener;
 
+struct listener_setting {
+        const struct config *config;
+        struct doorbell bell;
+        int passed_on;      /* a socket that listens at the path already, taken over; -1: bind one */
+        bool is_kept_alive; /* somebody keeps our socket when we end, so its path stays */
+};
+
 /* Binds and listens; the bell rings when somebody waits at the door. 0, or a negative errno with a sentence
  * in `why`: -EALREADY (another tuttid runs there, with its pid), -EEXIST (something else is at the path),
  * -ENAMETOOLONG, -ENOENT (no such directory), -EACCES, ... */
-int listener_new(struct listener **ret, uv_loop_t *loop, const struct config *config,
-        const struct doorbell *bell, char *why, size_t why_bytes) MUST_USE;
+int listener_new(struct listener **ret, uv_loop_t *loop, const struct listener_setting *setting, char *why,
+        size_t why_bytes) MUST_USE;
+
+/* The socket, which stays ours. */
+int listener_socket(const struct listener *l);
 
 /* A connection (owned by the caller), or -EAGAIN. When descriptors run out the one at the door is turned
  * away, so that the door does not stay ringing. */
 int listener_accept(struct listener *l) MUST_USE;
 
-/* No more guests: removes the socket, keeps the lock until freed. */
+/* No more guests: removes the socket that is ours alone, keeps the lock until freed. */
 void listener_close(struct listener *l);
 /* After the loop has run once. */
 void listener_free(struct listener *l);

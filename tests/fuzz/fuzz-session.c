@@ -132,7 +132,8 @@ static void build(struct world *w) {
         CHECK(buffers_new(&h->buffers, h->quotas) == 0);
         CHECK(sessions_new(&h->sessions, &w->loop, h->quotas, &bell) == 0);
         CHECK(recorder_new(&h->recorder, h->quotas) == 0 && stats_new(&h->stats) == 0);
-        CHECK(listener_new(&h->listener, &w->loop, &w->config, &bell, why, sizeof(why)) == 0);
+        const struct listener_setting door = { .config = &w->config, .bell = bell, .passed_on = -1 };
+        CHECK(listener_new(&h->listener, &w->loop, &door, why, sizeof(why)) == 0);
         CHECK(conductor_new(&w->conductor, h, w->now_ns) == 0);
 }
 

@@ -270,6 +270,36 @@ START_TEST(chores_are_done_and_strangers_are_closed) {
 }
 END_TEST
 
+/* Whether all answer within two seconds. */
+static bool workers_answer(struct fixture *f) {
+        uint64_t limit_ns = clock_now_ns() + (uint64_t)(2e9 * unit_scale());
+        while (!engine_workers_have_answered(f->engine) && clock_now_ns() < limit_ns)
+                usleep(1000);
+        return engine_workers_have_answered(f->engine);
+}
+
+START_TEST(workers_give_a_sign_of_life_and_one_that_hangs_does_not) {
+        struct fixture f;
+        set_up(&f, 2, 4);
+        engine_ask_workers(f.engine);
+        ck_assert(workers_answer(&f));
+        struct task *t = make_task(1, 3, 1, 1);
+        fake_hold(f.fake, true);
+        engine_start(f.engine, t);
+        fake_wait_held(f.fake, 1);
+        engine_ask_workers(f.engine);
+        usleep(50000);
+        ck_assert(!engine_workers_have_answered(f.engine));
+        fake_hold(f.fake, false);
+        ck_assert_ptr_eq(take_task(&f), t);
+        ck_assert(workers_answer(&f));
+        engine_ask_workers(f.engine);
+        ck_assert(workers_answer(&f));
+        engine_task_free(t);
+        tear_down(&f);
+}
+END_TEST
+
 START_TEST(stopping_finishes_what_was_given) {
         struct fixture f;
         set_up(&f, 1, 2);
@@ -297,4 +327,5 @@ UNIT_MAIN("engine", 20, a_task_runs_every_chunk_once_and_comes_back,
         P21_one_user_never_holds_all_workers_while_another_is_there, P21_one_worker_yields_at_chunk_borders,
         P21_lines_of_users_are_served_in_turn, a_failing_chunk_ends_the_task_and_names_the_culprit,
         D11_what_the_chunks_found_comes_back_with_the_task, each_device_has_its_own_workers,
-        chores_are_done_and_strangers_are_closed, stopping_finishes_what_was_given)
+        chores_are_done_and_strangers_are_closed, stopping_finishes_what_was_given,
+        workers_give_a_sign_of_life_and_one_that_hangs_does_not)

@@ -11,6 +11,8 @@
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include "backends/host/host-float.h"
+#include "backends/host/host-self-test.h"
 #include "backends/host/kernels.h"
 #include "host-memory.h"
 #include "oracle.h"
@@ -612,6 +614,48 @@ START_TEST(P11_the_callers_floating_point_state_changes_no_bit_and_comes_back) {
 END_TEST
 #endif
 
+/* --- the self-test --- */
+
+START_TEST(P24_the_self_test_holds_on_every_instruction_set_that_is_here) {
+        char why[256] = "";
+        struct backend *b = new_backend();
+        ck_assert_msg(host_self_test(b, why, sizeof(why)) == 0, "%s", why);
+        b->ops->free(b);
+        struct float_state before;
+        float_state_enter(&before);
+        for (enum isa isa = ISA_SCALAR; isa <= kernels_isa(ISA_AUTO); isa++)
+                ck_assert_ptr_null(self_test_numbers(isa, kernels_reduce));
+        float_state_leave(&before);
+}
+END_TEST
+
+static unsigned int n_reduced, n_broken;
+
+/* One bit of the last element of the n-th case is wrong. */
+static void reduce_badly(enum isa isa, const struct kernel_call *call) {
+        kernels_reduce(isa, call);
+        if (++n_reduced == n_broken)
+                ((uint8_t *)call->outputs[0])[call->count * dtype_bytes(call->dtype) - 1] ^= 1;
+}
+
+START_TEST(P24_one_wrong_bit_fails_the_self_test_and_is_named) {
+        const char *last = NULL;
+        for (n_broken = 1;; n_broken++) {
+                n_reduced = 0;
+                const char *broken = self_test_numbers(ISA_SCALAR, reduce_badly);
+                if (n_reduced < n_broken) { /* there are no more cases */
+                        ck_assert_ptr_null(broken);
+                        break;
+                }
+                ck_assert_ptr_nonnull(broken);
+                ck_assert_uint_eq(n_reduced, n_broken);
+                ck_assert(!last || strcmp(last, broken) != 0);
+                last = broken;
+        }
+        ck_assert_uint_ge(n_broken, 5);
+}
+END_TEST
+
 UNIT_MAIN("host-backend", 20, D6_D7_a_batch_gives_the_same_bits_in_chunks_of_any_size,
         D10_D11_checks_find_the_same_in_chunks_of_any_size, P12_a_mean_to_floats_in_chunks_of_any_size,
         a_broadcast_copies_to_every_place, P16_a_hole_ends_the_run_and_names_its_owner,
@@ -619,4 +663,6 @@ UNIT_MAIN("host-backend", 20, D6_D7_a_batch_gives_the_same_bits_in_chunks_of_any
         other_bus_errors_end_the_process_as_ever, P15_an_instruction_set_that_is_not_there_is_said,
         P15_a_backend_says_which_instruction_set_it_lacks,
         P16_where_userfaultfd_is_denied_it_says_so_and_works,
-        P11_the_callers_floating_point_state_changes_no_bit_and_comes_back)
+        P11_the_callers_floating_point_state_changes_no_bit_and_comes_back,
+        P24_the_self_test_holds_on_every_instruction_set_that_is_here,
+        P24_one_wrong_bit_fails_the_self_test_and_is_named)
