@@ -1,0 +1,136 @@
+#!/usr/bin/env python3
+"""test-units.py SOURCE BUILD: what systemd says of the units (M5). TAP; skipped by name where systemd-analyze is missing."""
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+SOURCE, BUILD = sys.argv[1:3]
+EXPOSURE_LIMIT = 10  # tenths; systemd 252 says 0.7
+TESTS = []
+
+# What tuttid calls before it confines itself: it listens, starts threads, opens userfaultfd, loads its filter.
+BEFORE = ('socket bind listen connect umask chown flock unlink ftruncate prlimit64 prctl seccomp userfaultfd clone clone3 execve '
+          'mmap mprotect rt_sigaction signalfd4 pidfd_open getsockname openat newfstatat getrandom').split()
+
+
+def test(function):
+    TESTS.append(function)
+    return function
+
+
+def run(*argv):
+    done = subprocess.run(argv, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60, check=False)
+    return done.returncode, done.stdout
+
+
+def built_unit():
+    with open(os.path.join(BUILD, 'systemd', 'tuttid.service'), encoding='utf-8') as f:
+        return f.read()
+
+
+def copy_units(folder):
+    """The units as they are installed, but for the paths of programs: this build's, and one that is here."""
+    text = re.sub(r'^ExecStart=\S+', f'ExecStart={BUILD}/daemon/tuttid', built_unit(), flags=re.M)
+    text = re.sub(r'^ExecReload=\S+', f'ExecReload={shutil.which("true")}', text, flags=re.M)
+    with open(os.path.join(folder, 'tuttid.service'), 'w', encoding='utf-8') as f:
+        f.write(text)
+    shutil.copy(os.path.join(SOURCE, 'systemd', 'tuttid.socket'), folder)
+    return [os.path.join(folder, name) for name in ('tuttid.service', 'tuttid.socket')]
+
+
+@test
+def M5_systemd_finds_nothing_wrong_with_the_units(folder):
+    code, text = run('systemd-analyze', 'verify', '--man=no', *copy_units(folder))
+    assert code == 0 and not text.strip(), text
+
+
+@test
+def M5_systemd_finds_what_is_wrong_with_a_unit(folder):
+    service, socket = copy_units(folder)
+    with open(service, 'a', encoding='utf-8') as f:
+        f.write('[Service]\nNoSuchThing=yes\n')
+    _, text = run('systemd-analyze', 'verify', '--man=no', service, socket)
+    assert 'NoSuchThing' in text, text
+
+
+@test
+def M5_the_exposure_is_low(folder):
+    code, text = run('systemd-analyze', 'security', '--offline=true', '--no-pager', f'--threshold={EXPOSURE_LIMIT}',
+                     copy_units(folder)[0])
+    print('#', text.strip().splitlines()[-1])
+    assert code == 0, text
+
+
+def members(name):
+    """The calls of a set of systemd, those of the sets in it too."""
+    _, text = run('systemd-analyze', 'syscall-filter', '--no-pager', name)
+    found = set()
+    for line in text.splitlines()[1:]:
+        word = line.strip()
+        if word.startswith('@'):
+            found |= members(word)
+        elif word and not word.startswith('#'):
+            found.add(word)
+    return found
+
+
+def allowed_calls():
+    found = members('@default')
+    for line in re.findall(r'^SystemCallFilter=(.*)$', built_unit(), flags=re.M):
+        takes_away = line.startswith('~')
+        for word in line.lstrip('~').split():
+            calls = members(word) if word.startswith('@') else {word}
+            found = found - calls if takes_away else found | calls
+    return found
+
+
+@test
+def M5_the_filter_of_the_unit_is_not_narrower_than_tuttids_own(_):
+    needed = set(BEFORE)
+    own = os.path.join(SOURCE, 'daemon', 'confine-seccomp.c')
+    if os.path.exists(own):
+        with open(own, encoding='utf-8') as f:
+            needed |= set(re.findall(r'SCMP_SYS\((\w+)\)', f.read()))
+    missing = needed - allowed_calls()
+    assert not missing, f'the unit denies {sorted(missing)}'
+
+
+@test
+def M5_the_socket_of_the_units_is_the_one_of_the_configuration(_):
+    with open(os.path.join(SOURCE, 'systemd', 'tuttid.socket'), encoding='utf-8') as f:
+        path = re.search(r'^ListenSequentialPacket=(.*)$', f.read(), flags=re.M).group(1)
+    _, text = run(f'{BUILD}/daemon/tuttid', '--help')
+    assert f'daemon.socket = {path}\n' in text, path
+
+
+@test
+def every_odd_line_of_the_service_is_explained(_):
+    lines = built_unit().splitlines()
+    assert sum(line.startswith('#') for line in lines) >= 15
+    assert not any('@' in line and 'SystemCallFilter' not in line for line in lines), 'a path was not filled in'
+
+
+def main():
+    print(f'1..{len(TESTS)}')
+    is_well = True
+    for number, function in enumerate(TESTS, 1):
+        name = f'{number} - units: {function.__name__}'
+        if not shutil.which('systemd-analyze'):
+            print(f'ok {name} # SKIP systemd-analyze is not installed')
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                function(folder)
+                print(f'ok {name}')
+            except AssertionError as error:
+                is_well = False
+                print(f'not ok {name}')
+                print('\n'.join(f'#   {line}' for line in str(error).splitlines()))
+    return 0 if is_well else 1
+
+
+if __name__ == '__main__':
+    sys.exit(main())
