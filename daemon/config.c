@@ -27,6 +27,7 @@ struct config_key {
         size_t offset;
         struct value_rule rule;
         const char *preset, *help;
+        bool is_fixed; /* for as long as tuttid runs */
 };
 
 static uint64_t no_time(void) {
@@ -45,22 +46,25 @@ static const char *const log_words[] = { "error", "warning", "notice", "info", "
 
 /* In the order of config/tuttid.conf. */
 static const struct config_key keys[] = {
-        { "daemon.socket", FIELD(socket), .rule.type = VALUE_TEXT, .rule.min = 1,
+        { "daemon.socket", .is_fixed = true, FIELD(socket), .rule.type = VALUE_TEXT, .rule.min = 1,
                 .rule.max = MAX_SOCKET_PATH_BYTES, .preset = "/run/tutti/tuttid.sock",
                 .help = "The path of the socket where clients connect." },
-        { "daemon.group", FIELD(socket_group), .rule.type = VALUE_TEXT, .rule.max = 63, .preset = "",
+        { "daemon.group", .is_fixed = true, FIELD(socket_group), .rule.type = VALUE_TEXT, .rule.max = 63,
+                .preset = "",
                 .help = "The system group whose members may connect; empty leaves the socket to its owner's "
                         "group." },
         { "daemon.log-level", FIELD(log_level), .rule.type = VALUE_WORD, .rule.words = log_words,
                 .preset = "notice", .help = "The least important lines that are still logged." },
-        { "cpu.devices", FIELD(n_cpu_devices), .rule.type = VALUE_COUNT, .rule.min = 1,
+        { "cpu.devices", .is_fixed = true, FIELD(n_cpu_devices), .rule.type = VALUE_COUNT, .rule.min = 1,
                 .rule.max = MAX_CPU_DEVICES, .preset = "1", .help = "Host devices: CPU:0 and so on." },
-        { "cpu.workers", FIELD(n_workers), .rule.type = VALUE_COUNT, .rule.max = MAX_WORKERS, .preset = "0",
+        { "cpu.workers", .is_fixed = true, FIELD(n_workers), .rule.type = VALUE_COUNT,
+                .rule.max = MAX_WORKERS, .preset = "0",
                 .help = "Threads that compute, of all host devices together; 0 is one per core." },
-        { "cpu.chunk", FIELD(chunk_bytes), .rule.type = VALUE_BYTES, .rule.min = 4096,
+        { "cpu.chunk", .is_fixed = true, FIELD(chunk_bytes), .rule.type = VALUE_BYTES, .rule.min = 4096,
                 .rule.max = UINT64_C(64) << 20, .rule.multiple_of = 64, .preset = "256 KiB",
                 .help = "How much of each input a worker takes at a time; results do not depend on it." },
-        { "cpu.isa", FIELD(isa), .rule.type = VALUE_WORD, .rule.words = isa_words, .preset = "auto",
+        { "cpu.isa", .is_fixed = true, FIELD(isa), .rule.type = VALUE_WORD, .rule.words = isa_words,
+                .preset = "auto",
                 .help = "The instruction set of the kernels; results do not depend on it." },
         { "time.default-timeout", FIELD(default_timeout_ns), .rule.type = VALUE_DURATION,
                 .rule.max = 8760 * HOUR, .rule.word = "none", .rule.of_word = no_time, .preset = "600 s",
@@ -114,6 +118,28 @@ void config_init(struct config *c) {
         text_init(&why, buf, sizeof(buf));
         for (size_t i = 0; i < ARRAY_SIZE(keys); i++)
                 CHECK(value_parse(&keys[i].rule, keys[i].preset, field_of(&keys[i], c), &why) == 0);
+}
+
+/* --- reloading --- */
+
+static bool key_is_alike(const struct config_key *k, const struct config *a, const struct config *b) {
+        const char *x = (const char *)a + k->offset, *y = (const char *)b + k->offset;
+        return k->rule.type == VALUE_TEXT ? strcmp(x, y) == 0 : memcmp(x, y, k->rule.size) == 0;
+}
+
+void config_reload(struct config *c, const struct config *fresh, struct config_changes *ret) {
+        struct text taken, kept;
+        text_init(&taken, ret->taken, sizeof(ret->taken));
+        text_init(&kept, ret->kept, sizeof(ret->kept));
+        for (size_t i = 0; i < ARRAY_SIZE(keys); i++) {
+                const struct config_key *k = &keys[i];
+                struct text *t = k->is_fixed ? &kept : &taken;
+                if (key_is_alike(k, c, fresh))
+                        continue;
+                text_add(t, "%s%s", t->used ? ", " : "", k->name);
+                if (!k->is_fixed)
+                        memcpy(field_of(k, c), (const char *)fresh + k->offset, k->rule.size);
+        }
 }
 
 /* --- unknown keys: which ones are meant? --- */
@@ -290,9 +316,10 @@ bool config_describe(size_t i, struct config_description *ret) {
         struct text t;
         if (i >= ARRAY_SIZE(keys))
                 return false;
-        *ret = (struct config_description){
-                .key = keys[i].name, .preset = keys[i].preset, .help = keys[i].help
-        };
+        *ret = (struct config_description){ .key = keys[i].name,
+                .preset = keys[i].preset,
+                .help = keys[i].help,
+                .is_reloaded = !keys[i].is_fixed };
         text_init(&t, ret->allowed, sizeof(ret->allowed));
         value_print_allowed(&keys[i].rule, &t);
         return true;
@@ -301,5 +328,6 @@ bool config_describe(size_t i, struct config_description *ret) {
 void config_print_reference(FILE *f) {
         struct config_description d;
         for (size_t i = 0; config_describe(i, &d); i++)
-                fprintf(f, "  %s = %s\n      %s\n      (%s)\n", d.key, d.preset, d.help, d.allowed);
+                fprintf(f, "  %s = %s\n      %s\n      (%s%s)\n", d.key, d.preset, d.help, d.allowed,
+                        d.is_reloaded ? "" : "; needs a restart");
 }

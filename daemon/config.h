@@ -1,7 +1,8 @@
 /* What tuttid was told: const for everybody, made before anything else from defaults, file, environment and
  * options, in this order.
  *
- * Owned by daemon.c. Floor 2: no I/O but reading the file once. */
+ * Owned by daemon.c, which alone changes it: between two turns, when it reloads. Floor 2: no I/O but reading
+ * the file. */
 #pragma once
 
 #include <stdbool.h>
@@ -52,11 +53,30 @@ int config_set(struct config *c, const char *key, const char *value, char *why, 
  * -ENAMETOOLONG with `why`. */
 int config_check(const struct config *c, char *why, size_t why_bytes) MUST_USE;
 
+/* Where a configuration came from, to read it again: defaults, file, options. 0, or a negative errno with
+ * `why`. */
+struct config_source {
+        int (*read)(const void *data, struct config *ret, char *why, size_t why_bytes);
+        const void *data;
+};
+
+#define CONFIG_NAMES_BYTES 512
+
+/* What a reload did: names of keys, with ", " between them. */
+struct config_changes {
+        char taken[CONFIG_NAMES_BYTES]; /* from now on as the new one says */
+        char kept[CONFIG_NAMES_BYTES];  /* differ, and need a restart */
+};
+
+/* Takes from `fresh` what may change while tuttid runs. */
+void config_reload(struct config *c, const struct config *fresh, struct config_changes *ret);
+
 /* One key, for people. */
 struct config_description {
         const char *key;    /* "quota.groups" */
         const char *preset; /* its default, as one would write it */
         const char *help;   /* one sentence */
+        bool is_reloaded;   /* by SIGHUP; else it needs a restart */
         char allowed[160];  /* "1 ms to 24 h" */
 };
 

@@ -20,19 +20,23 @@
 #include "service.h"
 
 #define DRAIN_LIMIT_NS (5 * NS_PER_S)
-/* Signs of life in the time in which the manager wants one: the proof is one tick old, and a tick may be late. */
+/* Signs of life in the time in which the manager wants one: the proof is one tick old, and a tick may be
+ * late. */
 #define WATCHDOG_TICKS 4
 
 struct daemon {
+        struct config settings; /* everybody else's is const */
         const struct config *config;
+        const struct config_source *source;
         struct house house;
         struct conductor *conductor;
         struct service *service;
         uv_loop_t loop;
         uv_timer_t timer, drain, watchdog;
         uv_check_t check;
-        uv_idle_t idle; /* runs while there is more to do at once: the loop then looks for news and does not sleep */
-        uv_signal_t term, interrupt;
+        uv_idle_t idle; /* runs while there is more to do at once: the loop then looks for news and does not
+                           sleep */
+        uv_signal_t term, interrupt, hangup;
         uv_pipe_t leash; /* a private tuttid's stdin */
         bool has_loop, has_leash, is_rung, is_ending;
         uint64_t timer_at_ns, drain_until_ns;
@@ -70,6 +74,44 @@ static void daemon_on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *ret
 static void daemon_on_leash(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf) {
         if (n < 0)
                 daemon_end(stream->data, "its launcher has ended");
+}
+
+/* --- reloading --- */
+
+static struct rendezvous_settings daemon_times(const struct config *c) {
+        return (struct rendezvous_settings){ .default_timeout_ns = c->default_timeout_ns,
+                .join_timeout_ns = c->join_timeout_ns,
+                .stall_warn_ns = c->stall_warn_ns,
+                .busy_max_ns = c->busy_max_ns };
+}
+
+static void daemon_apply(struct daemon *d, const struct config *fresh) {
+        struct config_changes changes;
+        config_reload(&d->settings, fresh, &changes);
+        const struct rendezvous_settings times = daemon_times(d->config);
+        quotas_set_limits(d->house.quotas, &d->config->quota);
+        rendezvous_set_times(d->house.rendezvous, &times);
+        log_set_level(d->config->log_level);
+        log_notice("reloaded: %s", changes.taken[0] ? changes.taken : "nothing has changed");
+        if (changes.kept[0])
+                log_warning("not reloaded: %s; restart tuttid to change it", changes.kept);
+}
+
+/* Between two turns: nobody looks at the configuration meanwhile. */
+static void daemon_on_hangup(uv_signal_t *handle, int number) {
+        struct daemon *d = handle->data;
+        struct config fresh;
+        char why[512];
+        (void)number;
+        if (!d->source || d->is_ending || !d->conductor)
+                return;
+        service_tell(
+                d->service, "RELOADING=1\nMONOTONIC_USEC=%llu\n", (unsigned long long)clock_now_ns() / 1000);
+        if (d->source->read(d->source->data, &fresh, why, sizeof(why)) < 0)
+                log_error("not reloaded, everything stays as it was: %s", why);
+        else
+                daemon_apply(d, &fresh);
+        service_tell(d->service, "READY=1\n");
 }
 
 /* --- turning --- */
@@ -145,7 +187,8 @@ static int daemon_build_loop(struct daemon *d) {
         uv_timer_init(&d->loop, &d->watchdog);
         uv_check_init(&d->loop, &d->check);
         uv_idle_init(&d->loop, &d->idle);
-        d->timer.data = d->drain.data = d->watchdog.data = d->check.data = d->term.data = d->interrupt.data = d->leash.data = d;
+        d->timer.data = d->drain.data = d->watchdog.data = d->check.data = d->term.data = d->interrupt.data =
+                d->hangup.data = d->leash.data = d;
         r = uv_signal_init(&d->loop, &d->term);
         if (r == 0)
                 r = uv_signal_init(&d->loop, &d->interrupt);
@@ -153,6 +196,10 @@ static int daemon_build_loop(struct daemon *d) {
                 r = uv_signal_start(&d->term, daemon_on_signal, SIGTERM);
         if (r == 0)
                 r = uv_signal_start(&d->interrupt, daemon_on_signal, SIGINT);
+        if (r == 0)
+                r = uv_signal_init(&d->loop, &d->hangup);
+        if (r == 0)
+                r = uv_signal_start(&d->hangup, daemon_on_hangup, SIGHUP);
         return r < 0 ? r : uv_check_start(&d->check, daemon_on_check);
 }
 
@@ -172,10 +219,7 @@ static int daemon_build_rooms(struct daemon *d) {
         struct house *h = &d->house;
         const struct config *c = d->config;
         const struct doorbell bell = { .ring = daemon_ring, .data = d };
-        struct rendezvous_settings settings = { .default_timeout_ns = c->default_timeout_ns,
-                .join_timeout_ns = c->join_timeout_ns,
-                .stall_warn_ns = c->stall_warn_ns,
-                .busy_max_ns = c->busy_max_ns };
+        struct rendezvous_settings settings = daemon_times(c);
         h->config = c;
         if (getrandom(settings.hash_seed, sizeof(settings.hash_seed), 0) != sizeof(settings.hash_seed))
                 return errno ? -errno : -EIO;
@@ -342,13 +386,15 @@ static void daemon_tear_down(struct daemon *d) {
         uv_library_shutdown();
 }
 
-int daemon_run(const struct config *config) {
+int daemon_run(const struct config *config, const struct config_source *source) {
         struct daemon *d = calloc(1, sizeof(*d));
         if (!d) {
                 log_error("cannot start: short of memory");
                 return 2;
         }
-        d->config = config;
+        d->settings = *config;
+        d->config = &d->settings;
+        d->source = source;
         signal(SIGPIPE, SIG_IGN);
         int r = daemon_build(d);
         if (r == 0) {

@@ -58,7 +58,7 @@ struct engine {
         uv_async_t async;
         pthread_mutex_t lock;
         bool is_stopping, is_shared;
-        bool is_stopped; /* threads that are stuck are all that is left */
+        bool is_stopped;        /* threads that are stuck are all that is left */
         _Atomic uint32_t asked; /* questions for a sign of life so far */
         struct device *devices;
         uint32_t n_devices;

@@ -1,8 +1,9 @@
 /* The door: the socket in the file system, the lock that keeps it ours, and accepting.
  *
  * One tuttid per path: an flock on `<path without .sock>.lock`, which also says our pid. A socket that a dead
- * tuttid left is replaced; anything else at the path is left alone. A socket that the service manager passed on
- * is taken as it is, and outlives us: who connects meanwhile waits in it. Owned by daemon.c; loop thread. */
+ * tuttid left is replaced; anything else at the path is left alone. A socket that the service manager passed
+ * on is taken as it is, and outlives us: who connects meanwhile waits in it. Owned by daemon.c; loop thread.
+ */
 #pragma once
 
 #include <stdbool.h>

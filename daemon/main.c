@@ -1,4 +1,5 @@
 /* tuttid: options -> config -> daemon_run; nothing else. */
+#include <errno.h>
 #include <getopt.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -70,10 +71,16 @@ static int set_pair(struct config *c, const char *pair, char *why, size_t why_by
         return config_set(c, key, equals + 1, why, why_bytes);
 }
 
+struct arguments {
+        int argc;
+        char **argv;
+};
+
 /* The file first, wherever --config stands: options override it. */
-static int read_file(struct config *c, int argc, char **argv, char *why, size_t why_bytes) {
+static int read_file(struct config *c, const struct arguments *a, char *why, size_t why_bytes) {
         int option;
-        while ((option = getopt_long(argc, argv, "", options, NULL)) != -1)
+        optind = 1;
+        while ((option = getopt_long(a->argc, a->argv, "", options, NULL)) != -1)
                 if (option == OPTION_CONFIG && config_read(c, optarg, why, why_bytes) < 0)
                         return -1;
         optind = 1;
@@ -90,6 +97,19 @@ static int apply(struct config *c, int option, char *why, size_t why_bytes) {
         return 0;
 }
 
+/* config_source: the same arguments again, which were well at the start. */
+static int read_again(const void *data, struct config *ret, char *why, size_t why_bytes) {
+        const struct arguments *a = data;
+        int option, r;
+        config_init(ret);
+        if (read_file(ret, a, why, why_bytes) < 0)
+                return -EINVAL;
+        while ((option = getopt_long(a->argc, a->argv, "", options, NULL)) != -1)
+                if ((r = apply(ret, option, why, why_bytes)) < 0)
+                        return r;
+        return config_check(ret, why, why_bytes);
+}
+
 static int refuse(const char *why) {
         fprintf(stderr, "tuttid: %s\n", why);
         return EXIT_USAGE;
@@ -102,7 +122,8 @@ int main(int argc, char **argv) {
         bool is_check = false;
         config_init(&config);
         opterr = 0;
-        if (read_file(&config, argc, argv, why, sizeof(why)) < 0)
+        const struct arguments arguments = { argc, argv };
+        if (read_file(&config, &arguments, why, sizeof(why)) < 0)
                 return refuse(why);
         opterr = 1;
         while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
@@ -126,5 +147,5 @@ int main(int argc, char **argv) {
         if (is_check)
                 return puts("the configuration is well") < 0;
         log_set_level(config.log_level);
-        return daemon_run(&config);
+        return daemon_run(&config, &(struct config_source){ .read = read_again, .data = &arguments });
 }

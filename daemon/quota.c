@@ -30,16 +30,20 @@ const char *quota_name(enum quota quota) {
         return "?";
 }
 
-int quotas_new(struct quotas **ret, const struct quota_limits *limits) {
-        struct quotas *q = calloc(1, sizeof(*q));
-        if (!q)
-                return -ENOMEM;
+void quotas_set_limits(struct quotas *q, const struct quota_limits *limits) {
         q->limits[QUOTA_CONNECTIONS] = limits->connections;
         q->limits[QUOTA_DESCRIPTORS] = limits->descriptors;
         q->limits[QUOTA_MAPPED_BYTES] = limits->mapped_bytes;
         q->limits[QUOTA_PENDING] = limits->pending;
         q->limits[QUOTA_GROUPS] = limits->groups;
         q->limits[QUOTA_RECORDER_BYTES] = limits->recorder_bytes;
+}
+
+int quotas_new(struct quotas **ret, const struct quota_limits *limits) {
+        struct quotas *q = calloc(1, sizeof(*q));
+        if (!q)
+                return -ENOMEM;
+        quotas_set_limits(q, limits);
         *ret = q;
         return 0;
 }

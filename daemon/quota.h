@@ -38,6 +38,8 @@ struct charge {
 const char *quota_name(enum quota quota);
 
 int quotas_new(struct quotas **ret, const struct quota_limits *limits) MUST_USE;
+/* Other limits from now on; what is charged beyond them stays, and nothing is added to it. */
+void quotas_set_limits(struct quotas *q, const struct quota_limits *limits);
 /* Every charge must have been released. */
 void quotas_free(struct quotas *q);
 

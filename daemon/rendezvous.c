@@ -42,6 +42,13 @@ static bool make_table(struct rendezvous *r) {
         return !table_oom_;
 }
 
+void rendezvous_set_times(struct rendezvous *r, const struct rendezvous_settings *settings) {
+        r->settings.default_timeout_ns = settings->default_timeout_ns;
+        r->settings.join_timeout_ns = settings->join_timeout_ns;
+        r->settings.stall_warn_ns = settings->stall_warn_ns;
+        r->settings.busy_max_ns = settings->busy_max_ns;
+}
+
 int rendezvous_new(
         struct rendezvous **ret, const struct rendezvous_settings *settings, struct quotas *quotas) {
         struct rendezvous *r = calloc(1, sizeof(*r));

@@ -46,7 +46,8 @@
 #include "quota.h"
 
 #define MAX_DEBT_RECORDS   4096
-#define MAX_GROUP_MEETINGS 16384 /* of one group that are not ended: what one death may have to end at once */
+#define MAX_GROUP_MEETINGS 16384 /* of one group that are not ended: what one death may have to end at once  \
+                                  */
 
 struct rendezvous;
 
@@ -97,14 +98,15 @@ struct meeting {
         uint32_t n_halves, last_rank;
         struct rankset have;  /* whose halves are here: after SEALED the contributors */
         struct half **halves; /* [world_size], NULL where none */
-        /* Each half is compared as it comes, so that the last one has no more to do than the first: those that
-         * do not differ are equal to the reference, one of them. NULL: they have all gone, or there is none. */
+        /* Each half is compared as it comes, so that the last one has no more to do than the first: those
+         * that do not differ are equal to the reference, one of them. NULL: they have all gone, or there is
+         * none. */
         const struct half *reference;
         uint32_t n_differing;
-        uint32_t divisor;     /* of MEAN: contributors, or the world with zero_fill. Set at SEALED */
-        enum status status;   /* at ENDED */
-        struct error *error;  /* at ENDED with a status other than OK, owned; NULL when memory is short, or
-                                 when  4,096 that were not released hold one: then `status` alone tells */
+        uint32_t divisor;    /* of MEAN: contributors, or the world with zero_fill. Set at SEALED */
+        enum status status;  /* at ENDED */
+        struct error *error; /* at ENDED with a status other than OK, owned; NULL when memory is short, or
+                                when  4,096 that were not released hold one: then `status` alone tells */
         struct alarm deadline;
         struct list group_link, outcome_link;
         void *task;        /* the conductor's, while SEALED */
@@ -136,6 +138,8 @@ bool outcome_is_empty(const struct outcome *o);
 
 int rendezvous_new(
         struct rendezvous **ret, const struct rendezvous_settings *settings, struct quotas *quotas) MUST_USE;
+/* Other times from now on: what has begun keeps its deadlines. The seed of hashes stays. */
+void rendezvous_set_times(struct rendezvous *r, const struct rendezvous_settings *settings);
 /* Groups and meetings with their halves may be left; their charges are released. Not the halves that are the
  * caller's (refused, struck, not submitted). NULL is fine. */
 void rendezvous_free(struct rendezvous *r);
@@ -192,8 +196,8 @@ struct half *rendezvous_half_new(struct rendezvous *r, uint32_t n_entries);
  * NO_MEMORY. */
 enum status rendezvous_half_charge(
         struct rendezvous *r, struct half *half, uint32_t uid, struct error *err) MUST_USE;
-/* Looks at up to `n` entries more, in advance: of a half with many of them rendezvous_submit looks at all that are
- * left, which takes its time. */
+/* Looks at up to `n` entries more, in advance: of a half with many of them rendezvous_submit looks at all
+ * that are left, which takes its time. */
 void rendezvous_half_digest(const struct rendezvous *r, struct half *half, uint32_t n);
 void rendezvous_half_free(struct rendezvous *r, struct half *half);
 

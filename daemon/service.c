@@ -65,8 +65,8 @@ static void find_manager(struct service *s) {
                 return;
         int fd = open_notify(path);
         if (fd < 0) {
-                log_warning("$NOTIFY_SOCKET (%s) cannot be used: %s; the service manager is told nothing", path,
-                        strerror(-fd));
+                log_warning("$NOTIFY_SOCKET (%s) cannot be used: %s; the service manager is told nothing",
+                        path, strerror(-fd));
                 return;
         }
         s->notify = fd;
@@ -153,7 +153,8 @@ int service_take_socket(struct service *s, const char *path, char *why, size_t w
         if (s->n_passed == 0)
                 return -ENOENT;
         snprintf(why, why_bytes,
-                "the socket that was passed on is %s, the configuration says daemon.socket = %s; make the socket "
+                "the socket that was passed on is %s, the configuration says daemon.socket = %s; make the "
+                "socket "
                 "unit and the configuration agree",
                 what, path);
         return -EINVAL;

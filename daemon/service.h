@@ -1,9 +1,9 @@
 /* Where tuttid speaks with the service manager: what systemd passed on, asks for, and is told.
  *
- * The protocols are systemd's documented, stable ones (sd_notify(3), sd_listen_fds(3), sd_watchdog_enabled(3)),
- * spoken over one socket that is opened at the start, since a tuttid that has confined itself makes no sockets
- * any more. Where nobody asked (no $NOTIFY_SOCKET), nothing is sent and nothing ticks. Owned by daemon.c; loop
- * thread. Never touches a client. */
+ * The protocols are systemd's documented, stable ones (sd_notify(3), sd_listen_fds(3),
+ * sd_watchdog_enabled(3)), spoken over one socket that is opened at the start, since a tuttid that has
+ * confined itself makes no sockets any more. Where nobody asked (no $NOTIFY_SOCKET), nothing is sent and
+ * nothing ticks. Owned by daemon.c; loop thread. Never touches a client. */
 #pragma once
 
 #include <stdbool.h>
@@ -23,8 +23,8 @@ bool service_is_managed(const struct service *s);
 /* How often it wants a sign of life at least; 0: it does not. */
 uint64_t service_watchdog_ns(const struct service *s);
 
-/* The listening packet socket that was passed on and is bound to `path`, which is the caller's from here on; -ENOENT:
- * none was passed on; -EINVAL: those that were are not for this path, as said in `why`. */
+/* The listening packet socket that was passed on and is bound to `path`, which is the caller's from here on;
+ * -ENOENT: none was passed on; -EINVAL: those that were are not for this path, as said in `why`. */
 int service_take_socket(struct service *s, const char *path, char *why, size_t why_bytes) MUST_USE;
 
 /* Sends lines "NAME=value\n..." (sd_notify(3)). Whoever does not listen is no error. */

@@ -38,7 +38,7 @@ struct stage {
 
 static void *daemon_main(void *data) {
         struct stage *s = data;
-        s->code = daemon_run(&s->config);
+        s->code = daemon_run(&s->config, NULL);
         return NULL;
 }
 
@@ -294,7 +294,7 @@ static int start_once(unsigned int n, bool *ret_failed) {
         ck_assert_int_ge(pid, 0);
         if (pid == 0) {
                 failing_call_at(FAILING_ALL, n);
-                int code = daemon_run(&config);
+                int code = daemon_run(&config, NULL);
                 *has_failed = failing_has_failed();
                 failing_call_at(FAILING_ALL, 0);
                 exit(code);

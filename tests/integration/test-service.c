@@ -1,4 +1,5 @@
-/* tuttid under a service manager: readiness, signs of life, sockets that outlive it (M3, P22, P24). */
+/* tuttid under a service manager: readiness, signs of life, sockets that outlive it, reloading (M3, P22,
+ * P24). */
 #include <errno.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -201,13 +202,78 @@ START_TEST(M3_a_socket_for_another_path_is_refused_with_both) {
         struct manager *m = manager_new();
         passed_on = manager_listen(m);
         snprintf(other, sizeof(other), "%s/other.sock", unit_directory());
-        manager_start(m,
-                &(struct manager_start){
-                        .passed_on = passed_on, .args = (const char *[]){ "--socket", other, NULL } });
+        manager_start(m, &(struct manager_start){ .passed_on = passed_on,
+                                 .args = (const char *[]){ "--socket", other, NULL } });
         ck_assert_int_eq(manager_wait(m), 2);
         expect_in(manager_log(m), other);
         expect_in(manager_log(m), manager_socket(m));
         close(passed_on);
+        manager_free(m);
+}
+END_TEST
+
+/* --- SIGHUP --- */
+
+static void write_config(const char *text) {
+        char path[128];
+        snprintf(path, sizeof(path), "%s/tuttid.conf", unit_directory());
+        FILE *f = fopen(path, "w");
+        ck_assert_ptr_nonnull(f);
+        ck_assert_int_ge(fputs(text, f), 0);
+        ck_assert_int_eq(fclose(f), 0);
+}
+
+static struct manager *start_with_config(const char *text) {
+        char path[128];
+        struct manager *m = manager_new();
+        snprintf(path, sizeof(path), "%s/tuttid.conf", unit_directory());
+        write_config(text);
+        manager_start(m, &(struct manager_start){ .args = (const char *[]){ "--config", path, "--set",
+                                                          "time.busy-max=3s", NULL } });
+        manager_expect(m, "READY=1", READY_LIMIT);
+        return m;
+}
+
+static void reload(struct manager *m, const char *text) {
+        write_config(text);
+        ck_assert_int_eq(kill(manager_pid(m), SIGHUP), 0);
+        expect_in(manager_expect(m, "RELOADING=1", 2), "MONOTONIC_USEC=");
+        manager_expect(m, "READY=1", 2);
+}
+
+/* The limit that tuttid names to who is over it with `n` connections. */
+static void expect_connections(struct manager *m, uint32_t n) {
+        struct tutti *t[8], *extra;
+        ck_assert_uint_le(n, 8);
+        for (uint32_t i = 0; i < n; i++)
+                expect_status(tutti_open(manager_socket(m), &t[i]), TUTTI_OK);
+        expect_status(tutti_open(manager_socket(m), &extra), TUTTI_QUOTA);
+        for (uint32_t i = 0; i < n; i++)
+                tutti_close(t[i]);
+}
+
+START_TEST(a_reload_takes_what_may_change_and_says_what_needs_a_restart) {
+        struct manager *m = start_with_config("[quota]\nconnections = 3\n");
+        expect_connections(m, 3);
+        reload(m, "[quota]\nconnections = 5\n[cpu]\nworkers = 7\n[time]\nstall-warn = 9 s\nbusy-max = 4 s\n");
+        expect_connections(m, 5);
+        expect_in(manager_log(m), "reloaded: time.stall-warn, quota.connections\n"); /* options win as ever */
+        expect_in(manager_log(m), "not reloaded: cpu.workers; restart tuttid");
+        reload(m, "[quota]\nconnections = 2\n[daemon]\nlog-level = error\n");
+        expect_connections(m, 2);
+        ck_assert_ptr_null(strstr(manager_log(m), "daemon.log-level")); /* a notice, which is off by now */
+        ck_assert_int_eq(manager_end(m, SIGTERM), 0);
+        manager_free(m);
+}
+END_TEST
+
+START_TEST(a_reload_of_a_bad_file_changes_nothing_and_says_where_it_is_bad) {
+        struct manager *m = start_with_config("[quota]\nconnections = 3\n");
+        reload(m, "[quota]\nconnections = 5\n\ngroups = many\n");
+        expect_in(manager_log(m), "not reloaded, everything stays as it was");
+        expect_in(manager_log(m), "tuttid.conf:4: quota.groups = many");
+        expect_connections(m, 3);
+        ck_assert_int_eq(manager_end(m, SIGTERM), 0);
         manager_free(m);
 }
 END_TEST
@@ -218,4 +284,6 @@ UNIT_MAIN("service", 60, P24_ready_is_told_when_it_serves_also_after_kill9, stop
         M3_a_thousand_connects_during_restarts_of_an_activated_socket_none_refused,
         M3_its_own_socket_goes_to_the_fd_store_and_comes_back,
         M3_who_connects_while_nobody_serves_is_served_by_the_next,
-        M3_a_socket_for_another_path_is_refused_with_both)
+        M3_a_socket_for_another_path_is_refused_with_both,
+        a_reload_takes_what_may_change_and_says_what_needs_a_restart,
+        a_reload_of_a_bad_file_changes_nothing_and_says_where_it_is_bad)

@@ -123,8 +123,9 @@ pid_t manager_pid(const struct manager *m) {
 static void receive(struct manager *m) {
         char control[CMSG_SPACE(sizeof(int))];
         struct iovec iov = { .iov_base = m->heard, .iov_len = sizeof(m->heard) - 1 };
-        struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control,
-                .msg_controllen = sizeof(control) };
+        struct msghdr msg = {
+                .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control)
+        };
         ssize_t n = recvmsg(m->notify, &msg, MSG_CMSG_CLOEXEC);
         ck_assert_int_ge(n, 0);
         m->heard[n] = '\0';

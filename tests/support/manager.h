@@ -1,5 +1,5 @@
-/* A service manager for tuttid, as far as tests need one: hears what it is told, passes sockets on, keeps those
- * that it is given. Everything fails the test when it cannot do what it says. */
+/* A service manager for tuttid, as far as tests need one: hears what it is told, passes sockets on, keeps
+ * those that it is given. Everything fails the test when it cannot do what it says. */
 #pragma once
 
 #include <stdint.h>
@@ -26,8 +26,8 @@ struct manager_start {
 void manager_start(struct manager *m, const struct manager_start *start);
 pid_t manager_pid(const struct manager *m);
 
-/* The next message in which `part` stands, within `seconds` (scaled); others are passed over. Good until the next
- * call. */
+/* The next message in which `part` stands, within `seconds` (scaled); others are passed over. Good until the
+ * next call. */
 const char *manager_expect(struct manager *m, const char *part, double seconds);
 /* How many messages with `part` come within so many seconds (not scaled). */
 unsigned int manager_count(struct manager *m, const char *part, double seconds);

@@ -438,7 +438,7 @@ START_TEST(the_reference_has_every_key) {
         ck_assert_ptr_nonnull(strstr(text,
                 "  cpu.chunk = 256 KiB\n"
                 "      How much of each input a worker takes at a time; results do not depend on it.\n"
-                "      (4 KiB to 64 MiB, in steps of 64)\n"));
+                "      (4 KiB to 64 MiB, in steps of 64; needs a restart)\n"));
         free(text);
 }
 END_TEST

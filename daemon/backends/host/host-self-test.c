@@ -57,15 +57,14 @@ static bool holds(
         }
         fill(expected, &k->answer, size);
         memset(output, 0xa5, sizeof(output));
-        reduce(isa,
-                &(struct kernel_call){ .op = k->op,
-                        .dtype = k->dtype,
-                        .inputs = inputs,
-                        .n_inputs = N_INPUTS,
-                        .outputs = outputs,
-                        .n_outputs = 1,
-                        .count = N_ELEMENTS,
-                        .divisor = N_INPUTS });
+        reduce(isa, &(struct kernel_call){ .op = k->op,
+                            .dtype = k->dtype,
+                            .inputs = inputs,
+                            .n_inputs = N_INPUTS,
+                            .outputs = outputs,
+                            .n_outputs = 1,
+                            .count = N_ELEMENTS,
+                            .divisor = N_INPUTS });
         return memcmp(output, expected, N_ELEMENTS * size) == 0;
 }
 
@@ -137,7 +136,8 @@ static int test_watch(struct backend *b, char *why, size_t why_bytes) {
         int r = chore.fd < 0 || ftruncate(chore.fd, (off_t)page) < 0 ? -errno : 0;
         if (r == 0) {
                 host_import(b, &chore);
-                r = chore.status != STATUS_OK || !guard_holds(host_memory_of(chore.memory)->map, page) ? -EIO : 0;
+                r = chore.status != STATUS_OK || !guard_holds(host_memory_of(chore.memory)->map, page) ? -EIO
+                                                                                                       : 0;
         }
         host_release(b, &chore);
         if (r < 0)
@@ -154,7 +154,8 @@ int host_self_test(struct backend *b, char *why, size_t why_bytes) {
         float_state_leave(&before);
         if (broken) {
                 snprintf(why, why_bytes,
-                        "self-test: %s is wrong with %s on this processor; choose another cpu.isa, and look at the "
+                        "self-test: %s is wrong with %s on this processor; choose another cpu.isa, and look "
+                        "at the "
                         "host",
                         broken, isa_name(isa));
                 return -EIO;

@@ -3,6 +3,6 @@
 
 #include "backends/host/kernels.h"
 
-/* Whether `reduce` gives the known answers with this instruction set. NULL, or the name of the first rule that
- * does not hold: "f16 MEAN". */
+/* Whether `reduce` gives the known answers with this instruction set. NULL, or the name of the first rule
+ * that does not hold: "f16 MEAN". */
 const char *self_test_numbers(enum isa isa, void (*reduce)(enum isa isa, const struct kernel_call *call));
