@@ -116,6 +116,10 @@ struct msg_busy {
         uint64_t duration_ns;
 };
 
+struct msg_reform { /* rejoin, shrink */
+        uint64_t membership, timeout_ns;
+};
+
 struct msg_query {
         enum what what;
         const char *job, *group;
@@ -127,12 +131,13 @@ struct request {
         union {
                 struct msg_hello hello;
                 struct msg_join join;
-                uint64_t membership; /* leave, rejoin, shrink */
+                uint64_t membership; /* leave */
                 struct msg_register reg;
                 uint64_t buffer; /* unregister */
                 struct msg_submit submit;
                 struct msg_abort abort;
                 struct msg_busy busy;
+                struct msg_reform reform;
                 struct msg_query query;
         };
 };

@@ -113,7 +113,7 @@ START_TEST(P15_later_messages_answer_UNSUPPORTED) {
         struct host *h = host_start(NULL);
         struct raw *r = raw_open(host_socket(h));
         struct raw_member m = raw_join(r, "alone", 0, 1);
-        for (int type = REQUEST_REJOIN; type <= REQUEST_PAGES; type++) {
+        for (int type = REQUEST_PREPARE; type <= REQUEST_PAGES; type++) {
                 const struct request later = { .type = (enum request_type)type };
                 const struct reply reply = raw_expect(r, raw_send(r, &later), STATUS_UNSUPPORTED);
                 ck_assert_ptr_nonnull(strstr(reply.error->detail, "does not do this yet"));
