@@ -245,7 +245,7 @@ enum status rendezvous_reform(struct rendezvous *r, const struct reform_ask *ask
         if (m->reform) {
                 describe_member(m, STATUS_ALREADY_PENDING, err);
                 err->age_ns = now_ns - m->reform->since_ns;
-                error_set_detail(err, "it waits in %s already", call_of(m->reform->kind));
+                error_set_detail(err, "waits in %s already", call_of(m->reform->kind));
                 return STATUS_ALREADY_PENDING;
         }
         member_end_busy(r, m, now_ns);
