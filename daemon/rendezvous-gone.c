@@ -31,7 +31,8 @@ static void member_go(struct rendezvous *r, struct member *m, const struct depar
         if (!is_newcomer)
                 rankset_add(&c->gone, m->rank);
         c->n_present--;
-        outcome_put(circles, &c->gone_link);
+        if (list_is_empty(&c->gone_link))
+                list_append(circles, &c->gone_link);
 }
 
 /* --- a group that fails --- */
@@ -186,7 +187,6 @@ static void circle_lose(
 
 static void circle_go_on(
         struct rendezvous *r, struct circle *c, const struct departure *how, struct outcome *out) {
-        debts_forgive(c, &c->gone);
         if (c->group.state == GROUP_FORMING) {
                 circle_lose_joiner(r, c, how->now_ns, out);
         } else {
@@ -206,6 +206,10 @@ static void all_go(
         list_init(&circles);
         while ((link = list_take_first(members)))
                 member_go(r, list_entry(link, struct member, session_link), how, &circles, out);
+        list_for_each (it, &circles) { /* in all of them first: what goes on may need the room for new ones */
+                struct circle *c = list_entry(it, struct circle, gone_link);
+                debts_forgive(c, &c->gone);
+        }
         while ((link = list_take_first(&circles)))
                 circle_go_on(r, list_entry(link, struct circle, gone_link), how, out);
 }
