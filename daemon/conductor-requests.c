@@ -257,9 +257,14 @@ static void conductor_handle_hello(
 }
 
 static void conductor_handle_join(struct conductor *c, struct session *s, const struct request *r) {
-        const struct join join = {
-                .session = s->id, .request = r->request, .uid = s->uid, .pid = s->pid, .ask = r->join
-        };
+        const struct recording *before =
+                recorder_find(c->house.recorder, s->uid, r->join.job, r->join.group);
+        const struct join join = { .session = s->id,
+                .request = r->request,
+                .uid = s->uid,
+                .pid = s->pid,
+                .last_epoch = before ? recording_epoch(before) : 0,
+                .ask = r->join };
         error_init(&c->error, STATUS_OK);
         enum status status = STATUS_OK;
         if (c->is_draining)

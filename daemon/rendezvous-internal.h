@@ -36,6 +36,7 @@ struct circle {
         struct identity identity;
         UT_hash_handle hh;     /* by identity, until ENDED */
         struct list all_link;  /* in rendezvous.groups, after ENDED in rendezvous.over */
+        uint64_t first_epoch;  /* of this group: one more than is remembered of those before it */
         struct error *failure; /* while FORMING and when it failed to form: room for the reason */
         int32_t deadline_rank; /* whose join deadline is set */
         uint32_t n_present;    /* members that are JOINING or ALIVE */

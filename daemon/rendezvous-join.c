@@ -106,6 +106,7 @@ static void circle_init(struct circle *c, const struct join *join, uint64_t now_
         g->created_ns = now_ns;
         g->lost_rank = -1;
         c->deadline_rank = -1;
+        c->first_epoch = join->last_epoch + 1;
         list_init(&g->meetings);
         c->oldest = &g->meetings;
         list_init(&g->outcome_link);
@@ -294,7 +295,7 @@ static void circle_form(struct rendezvous *r, struct circle *c, struct outcome *
         free(c->failure);
         c->failure = NULL;
         g->state = GROUP_WHOLE;
-        g->epoch = 1;
+        g->epoch = c->first_epoch;
         g->next_number = 1;
         g->alive = rankset_first(g->world_size);
         c->n_alive = g->world_size;

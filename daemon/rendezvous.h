@@ -141,6 +141,7 @@ void rendezvous_free(struct rendezvous *r);
 struct join {
         uint64_t session, request;
         uint32_t uid, pid;
+        uint64_t last_epoch; /* that is remembered of a group of this name which has ended; 0: none */
         struct msg_join ask; /* strings may go after the call */
 };
 

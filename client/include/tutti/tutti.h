@@ -294,7 +294,8 @@ TUTTI_API enum tutti_status tutti_shrink(struct tutti_group *g, double timeout);
 
 TUTTI_API uint32_t tutti_rank(const struct tutti_group *g);
 TUTTI_API uint32_t tutti_world_size(const struct tutti_group *g);
-/* 1 when a group is formed for the first time; grows each time it is formed anew. */
+/* 1 when a group is formed for the first time; grows each time it is formed anew, also when all have left in
+ * between, for as long as tuttid remembers it (the flight recorder: `tuttictl dump`). */
 TUTTI_API uint64_t tutti_epoch(const struct tutti_group *g);
 
 /* "I am alive and working on something else": stops the clocks of default deadlines that wait for this
