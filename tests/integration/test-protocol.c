@@ -109,10 +109,12 @@ START_TEST(P9_what_is_refused_has_not_begun) {
 }
 END_TEST
 
-/* A member submits what it has failed to register, alone or as one entry of a batch: the others, who wait, hear
- * of it at once. */
-static void refuse_the_others(struct raw *r[2], const struct raw_member m[2], uint32_t n, enum status status) {
-        const struct entry good[2] = { raw_entry(1, 4), raw_entry(1, 4) }, bad[2] = { good[0], raw_entry(9, 4) };
+/* A member submits what it has failed to register, alone or as one entry of a batch: the others, who wait,
+ * hear of it at once. */
+static void refuse_the_others(
+        struct raw *r[2], const struct raw_member m[2], uint32_t n, enum status status) {
+        const struct entry good[2] = { raw_entry(1, 4), raw_entry(1, 4) },
+                           bad[2] = { good[0], raw_entry(9, 4) };
         struct request submit = raw_submit_request(&m[0], "x", good);
         if (n > 1)
                 submit.submit.signature.kind = KIND_BATCH_REDUCE;
@@ -155,7 +157,8 @@ START_TEST(A7_a_failed_registration_reaches_the_peers_also_in_a_batch) {
         raw_expect(r[1], raw_register(r[1], 9, bad_memfd(), 4096), STATUS_BAD_FD);
         refuse_the_others(r, m, 1, STATUS_BAD_FD);
         refuse_the_others(r, m, 2, STATUS_BAD_FD);
-        raw_expect(r[1], raw_send(r[1], &(struct request){ .type = REQUEST_UNREGISTER, .buffer = 9 }), STATUS_OK);
+        raw_expect(r[1], raw_send(r[1], &(struct request){ .type = REQUEST_UNREGISTER, .buffer = 9 }),
+                STATUS_OK);
         raw_expect(r[1], raw_register(r[1], 9, raw_memfd(2 << 20), 2 << 20), STATUS_QUOTA);
         refuse_the_others(r, m, 1, STATUS_QUOTA);
         refuse_the_others(r, m, 2, STATUS_QUOTA);

@@ -230,7 +230,6 @@ END_TEST
 
 UNIT_MAIN("rendezvous-reform", 10, K2_a_newcomer_and_all_survivors_begin_an_epoch,
         an_older_epoch_is_told_that_it_is_over, what_is_sealed_runs_on_beside_the_new_epoch,
-        a_deadline_ends_one_wait_and_names_who_is_missing,
-        a_newcomer_that_waits_in_vain_leaves_the_rank_free, those_who_disagree_hear_who_said_what,
-        the_death_of_the_last_who_did_not_call_completes_a_shrink, who_leaves_while_it_waits_hears_LEFT,
-        P3_the_epoch_goes_on_where_it_is_remembered)
+        a_deadline_ends_one_wait_and_names_who_is_missing, a_newcomer_that_waits_in_vain_leaves_the_rank_free,
+        those_who_disagree_hear_who_said_what, the_death_of_the_last_who_did_not_call_completes_a_shrink,
+        who_leaves_while_it_waits_hears_LEFT, P3_the_epoch_goes_on_where_it_is_remembered)
