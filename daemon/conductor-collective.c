@@ -142,6 +142,7 @@ void conductor_finish(struct conductor *c, struct meeting *m) {
 /* Which collective of which group *err is about. */
 static void describe_meeting(const struct meeting *m, struct error *err) {
         group_describe(m->group, err);
+        err->epoch = m->epoch;
         err->has_key = true;
         err->key = m->key;
         err->kind = m->halves[rankset_next(&m->have, 0)]->signature.kind;

@@ -292,9 +292,14 @@ static void conductor_handle_hello(
 }
 
 static void conductor_handle_join(struct conductor *c, struct session *s, const struct request *r) {
-        const struct join join = {
-                .session = s->id, .request = r->request, .uid = s->uid, .pid = s->pid, .ask = r->join
-        };
+        const struct recording *before =
+                recorder_find(c->house.recorder, s->uid, r->join.job, r->join.group);
+        const struct join join = { .session = s->id,
+                .request = r->request,
+                .uid = s->uid,
+                .pid = s->pid,
+                .last_epoch = before ? recording_epoch(before) : 0,
+                .ask = r->join };
         error_init(&c->error, STATUS_OK);
         enum status status = STATUS_OK;
         if (c->is_draining)
@@ -308,6 +313,24 @@ static void conductor_handle_join(struct conductor *c, struct session *s, const 
                 conductor_probe(c, rendezvous_find_group(c->house.rendezvous, &join), c->error.n_replicas,
                         c->error.replicas);
         conductor_reply_status(c, s, r->request, status, &c->error);
+}
+
+static void conductor_handle_reform(
+        struct conductor *c, struct session *s, const struct request *r, enum reform_kind kind) {
+        const struct reform_ask ask = { .session = s->id,
+                .request = r->request,
+                .membership = r->reform.membership,
+                .kind = kind,
+                .timeout_ns = r->reform.timeout_ns };
+        enum status status = STATUS_OK;
+        error_init(&c->error, STATUS_OK);
+        if (c->is_draining)
+                status = error_set(&c->error, STATUS_DRAINING, FIELD_UNSPECIFIED,
+                        "tuttid is being stopped and takes nothing new");
+        else
+                status = rendezvous_reform(c->house.rendezvous, &ask, c->now_ns, &c->outcome, &c->error);
+        if (status != STATUS_OK)
+                conductor_reply_status(c, s, r->request, status, &c->error);
 }
 
 static void conductor_handle_register(
@@ -347,6 +370,8 @@ static void conductor_dispatch(
         case REQUEST_JOIN: conductor_handle_join(c, s, r); return;
         case REQUEST_REGISTER: conductor_handle_register(c, s, r, packet); return;
         case REQUEST_SUBMIT: conductor_handle_submit(c, s, r); return;
+        case REQUEST_REJOIN: conductor_handle_reform(c, s, r, REFORM_REJOIN); return;
+        case REQUEST_SHRINK: conductor_handle_reform(c, s, r, REFORM_SHRINK); return;
         case REQUEST_QUERY: conductor_query(c, s, r->request, &r->query); return;
         case REQUEST_GOODBYE: conductor_handle_goodbye(c, s); return;
         case REQUEST_LEAVE:
@@ -363,8 +388,6 @@ static void conductor_dispatch(
                 error_init(err, STATUS_OK);
                 status = buffer_unregister(c->house.buffers, s->id, r->buffer, &c->chores, err);
                 break;
-        case REQUEST_REJOIN:
-        case REQUEST_SHRINK:
         case REQUEST_PREPARE:
         case REQUEST_START:
         case REQUEST_UNPREPARE:
@@ -375,8 +398,8 @@ static void conductor_dispatch(
         case REQUEST_NONE:
                 error_init(err, STATUS_OK);
                 status = error_set(err, STATUS_UNSUPPORTED, FIELD_UNSPECIFIED,
-                        "tuttid %s does not %s; join, leave, register, submit, abort and busy are what it "
-                        "does",
+                        "tuttid %s does not %s; join, leave, rejoin, shrink, register, submit, abort and "
+                        "busy are what it does",
                         TUTTI_VERSION, r->type == REQUEST_NONE ? "know this request" : "do this yet");
                 break;
         }

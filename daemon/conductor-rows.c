@@ -79,6 +79,28 @@ bool write_devices(struct row_writer *w, struct query *q) {
 
 /* --- rows of groups --- */
 
+static const char *wish_of(const struct member *m) {
+        if (!m->reform)
+                return "";
+        switch (m->reform->kind) {
+        case REFORM_JOIN: return "join";
+        case REFORM_REJOIN: return "rejoin";
+        case REFORM_SHRINK: break;
+        }
+        return "shrink";
+}
+
+/* Whom all those together wait for who wait for the group to be formed anew. */
+static struct rankset awaited(const struct group *g) {
+        struct rankset nobody = { { 0 } };
+        if (g->n_reforms == 0)
+                return nobody;
+        for (uint32_t rank = 0; rank < g->world_size; rank++)
+                if (g->members[rank].reform && g->members[rank].reform->kind != REFORM_SHRINK)
+                        return group_awaited(g, REFORM_REJOIN);
+        return group_awaited(g, REFORM_SHRINK);
+}
+
 bool write_group(struct row_writer *w, struct query *q, const struct group *g) {
         struct row *row = writer_add(w, ROW_GROUP, 0);
         uint64_t now_ns = w->conductor->now_ns;
@@ -95,7 +117,9 @@ bool write_group(struct row_writer *w, struct query *q, const struct group *g) {
                 .forming = g->state == GROUP_FORMING,
                 .failed = g->state == GROUP_FAILED,
                 .stalled = g->is_stalled,
-                .on_death = g->on_death };
+                .on_death = g->on_death,
+                .n_waiting = g->n_reforms,
+                .awaited = awaited(g) };
         stats_fill_group(w->conductor->house.stats, g, &row->group);
         return true;
 }
@@ -114,6 +138,7 @@ static void write_absent(struct row_writer *w, const struct group *g, uint32_t r
                 .process = "",
                 .busy = "",
                 .why = "",
+                .waits = "",
                 .rank = rank,
                 .uid = g->uid,
                 .state = PROCESS_ABSENT };
@@ -129,6 +154,8 @@ static void write_member(struct row_writer *w, const struct member *m) {
                 .process = s ? s->process : "",
                 .busy = m->busy,
                 .why = m->why,
+                .waits = wish_of(m),
+                .waits_age_ns = m->reform ? w->conductor->now_ns - m->reform->since_ns : 0,
                 .rank = m->rank,
                 .pid = m->pid,
                 .uid = m->group->uid,

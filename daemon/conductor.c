@@ -74,9 +74,9 @@ void conductor_probe(struct conductor *c, const struct group *g, uint32_t n, str
         for (uint32_t i = 0; i < n; i++) {
                 if (reports[i].state != PROCESS_UNKNOWN || reports[i].rank >= g->world_size)
                         continue;
-                const struct session *s =
-                        session_find(c->house.sessions, g->members[reports[i].rank].session);
-                if (s)
+                const struct member *m = &g->members[reports[i].rank];
+                const struct session *s = session_find(c->house.sessions, m->session);
+                if (s && m->pid == reports[i].pid) /* who came after it is not meant */
                         reports[i].state = session_probe(s);
         }
 }
@@ -175,16 +175,16 @@ static void conductor_chore_done(struct conductor *c, struct chore *chore) {
 /* --- the corridor --- */
 
 static void conductor_formed(struct conductor *c, struct group *g) {
-        log_info("%s/%s: %u replicas of uid %u are together (epoch %llu)", g->job, g->name, g->world_size,
-                g->uid, (unsigned long long)g->epoch);
-        for (uint32_t rank = 0; rank < g->world_size; rank++) {
+        log_info("%s/%s: %u replicas of uid %u are together (epoch %llu)", g->job, g->name,
+                rankset_count(&g->alive), g->uid, (unsigned long long)g->epoch);
+        rankset_for_each (rank, &g->alive) {
                 const struct member *m = &g->members[rank];
                 const struct reply reply = { .request = m->join_request,
                         .status = STATUS_OK,
                         .type = REPLY_JOINED,
                         .joined = { .membership = m->id,
                                 .epoch = g->epoch,
-                                .rank = rank,
+                                .rank = (uint32_t)rank,
                                 .world_size = g->world_size } };
                 conductor_reply(c, session_find(c->house.sessions, m->session), &reply);
         }
@@ -201,6 +201,17 @@ static void conductor_unformed(struct conductor *c, struct group *g) {
                                 m->join_request, c->error.status, &c->error);
         }
         rendezvous_forget(c->house.rendezvous, g);
+}
+
+/* A newcomer or a caller of rejoin or shrink that has waited in vain. */
+static void conductor_answered(struct conductor *c, struct reform *reform) {
+        error_init(&c->error, reform->status);
+        if (reform->error)
+                c->error = *reform->error;
+        conductor_probe(c, reform->group, c->error.n_replicas, c->error.replicas);
+        conductor_reply_status(c, session_find(c->house.sessions, reform->session), reform->request,
+                reform->status, &c->error);
+        rendezvous_reform_free(c->house.rendezvous, reform);
 }
 
 static void conductor_report_stall(struct conductor *c, const struct group *g) {
@@ -267,6 +278,8 @@ static void conductor_settle_outcome(struct conductor *c) {
                 conductor_formed(c, list_entry(it, struct group, outcome_link));
         while ((it = list_take_first(&o->unformed)))
                 conductor_unformed(c, list_entry(it, struct group, outcome_link));
+        while ((it = list_take_first(&o->answered)))
+                conductor_answered(c, list_entry(it, struct reform, outcome_link));
         while ((it = list_take_first(&o->ejected)))
                 conductor_eject_member(c, list_entry(it, struct member, outcome_link));
         while ((it = list_take_first(&o->stalled)))

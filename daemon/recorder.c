@@ -181,7 +181,8 @@ void recorder_add(struct recorder *r, const struct meeting *m) {
                 rec = make_recording(r, m->group);
         if (!rec)
                 return;
-        rec->epoch = m->epoch;
+        if (rec->epoch < m->epoch) /* what an older one had sealed may end later */
+                rec->epoch = m->epoch;
         rec->last_done_ns = m->done_ns;
         if (m->status == STATUS_OK)
                 rec->n_done++;
@@ -218,6 +219,10 @@ struct recording *recorder_find(struct recorder *r, uint32_t uid, const char *jo
 
 uint64_t recording_group(const struct recording *rec) {
         return rec->group;
+}
+
+uint64_t recording_epoch(const struct recording *rec) {
+        return rec->epoch;
 }
 
 bool recording_next(struct recording *rec, uint64_t *cursor, uint64_t now_ns, struct row_record *ret) {

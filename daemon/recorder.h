@@ -37,6 +37,8 @@ struct recording;
 struct recording *recorder_find(struct recorder *r, uint32_t uid, const char *job, const char *group);
 /* The id of its group. */
 uint64_t recording_group(const struct recording *rec);
+/* The last of its epochs that it has a record of. */
+uint64_t recording_epoch(const struct recording *rec);
 
 /* Records oldest first: *cursor begins with 0; false at the end. A cursor stays good while records are added:
  * when those behind it are gone, it goes on with the oldest. Strings and arrays of *ret are good until the

@@ -137,7 +137,7 @@ static void seal(struct rendezvous *r, struct meeting *m, uint64_t now_ns, struc
 
 void meeting_settle(struct rendezvous *r, struct meeting *m, uint64_t now_ns, struct outcome *out) {
         struct circle *c = circle_of(m->group);
-        if (m->n_halves < c->n_present)
+        if (m->n_halves < c->n_alive)
                 return;
         struct difference d = meeting_difference(m);
         if (d.field == FIELD_UNSPECIFIED) {

@@ -112,6 +112,8 @@ json_t *json_group(const struct tutti_row_group *g) {
         json_put(&j, "on_death", json_string(g->on_death == TUTTI_SHRINK ? "shrink" : "fail"));
         json_put(&j, "pending", json_count(g->n_pending));
         json_put(&j, "debts", json_count(g->n_debts));
+        json_put(&j, "waiting", json_count(g->n_waiting));
+        json_put(&j, "awaited", json_ranks(&g->awaited));
         json_put(&j, "done", json_count(g->n_done));
         json_put(&j, "failed", json_count(g->n_failed));
         json_put(&j, "bytes", json_count(g->bytes));
@@ -134,6 +136,8 @@ json_t *json_member(const struct tutti_row_member *m) {
         json_put(&j, "gone_age_ns", m->lost_age_ns ? json_count(m->lost_age_ns) : json_null());
         json_put(&j, "why", json_text_or_null(m->why));
         json_put(&j, "busy", json_text_or_null(m->busy));
+        json_put(&j, "waits", m->waits ? json_text_or_null(m->waits) : json_null());
+        json_put(&j, "waits_age_ns", m->waits && *m->waits ? json_count(m->waits_age_ns) : json_null());
         json_put(&j, "last_key", json_text_or_null(m->last_key));
         json_put(&j, "last_age_ns", has_last ? json_count(m->last_age_ns) : json_null());
         json_put(&j, "submitted", json_count(m->n_submitted));

@@ -201,6 +201,20 @@ static void line_add_lost(struct line *l, const struct status_view *v, const str
                                 tutti_loss_name(row->member.loss), duration(row->member.lost_age_ns).s);
 }
 
+void line_add_reform(struct line *l, const struct tutti_row_group *g) {
+        uint64_t any = 0;
+
+        if (!g->n_waiting)
+                return;
+        line_add(l, "  %u wait%s for a new epoch", g->n_waiting, g->n_waiting == 1 ? "s" : "");
+        for (size_t i = 0; i < sizeof(g->awaited.words) / sizeof(*g->awaited.words); i++)
+                any |= g->awaited.words[i];
+        if (!any)
+                return;
+        line_add(l, ", missing ");
+        line_add_ranks(l, &g->awaited);
+}
+
 static void line_add_forming(struct line *l, const struct status_view *v, const struct tutti_row_group *g) {
         struct tutti_ranks missing = { { 0 } };
         const struct tutti_row *row = NULL;
@@ -233,6 +247,7 @@ static void print_group(const struct status_view *v, const struct page *page, co
                 line_add_forming(&l, v, g);
         else
                 line_add_flow(&l, v, g);
+        line_add_reform(&l, g);
         page_wrap(page, LABEL_COLUMNS + (name.used > (size_t)name_columns ? name.used : (size_t)name_columns),
                 LABEL_COLUMNS, l.s);
         if (waits)

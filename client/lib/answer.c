@@ -144,6 +144,8 @@ static void copy_group(struct answer *a, const struct row_group *r, struct tutti
                 .ended = r->ended,
                 .stalled = r->stalled,
                 .on_death = r->on_death == ON_DEATH_SHRINK ? TUTTI_SHRINK : TUTTI_FAIL,
+                .n_waiting = r->n_waiting,
+                .awaited = ranks_show(&r->awaited),
         };
 }
 
@@ -170,6 +172,8 @@ static void copy_member(struct answer *a, const struct row_member *r, struct tut
                 .lateness_p99_ns = r->lateness_p99_ns,
                 .mapped_bytes = r->mapped_bytes,
                 .lost_age_ns = r->lost_age_ns,
+                .waits = copy_string(a, r->waits),
+                .waits_age_ns = r->waits_age_ns,
         };
 }
 

@@ -11,6 +11,7 @@ struct half {
         struct tutti_group *g;
         bool has_key;
         struct key key;
+        uint64_t epoch; /* in which the key counts */
         enum kind kind;
         enum op op;
         uint32_t root;

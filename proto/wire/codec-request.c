@@ -368,8 +368,12 @@ static int body_in(const Tutti__V1__Request *m, struct arena *arena, struct requ
         case REQUEST_SUBMIT: return submit_in(m->submit, arena, &ret->submit);
         case REQUEST_ABORT: ret->abort = abort_in(m->abort); break;
         case REQUEST_BUSY: ret->busy = busy_in(m->busy); break;
-        case REQUEST_REJOIN: ret->membership = m->rejoin->membership; break;
-        case REQUEST_SHRINK: ret->membership = m->shrink->membership; break;
+        case REQUEST_REJOIN:
+                ret->reform = (struct msg_reform){ m->rejoin->membership, m->rejoin->timeout_ns };
+                break;
+        case REQUEST_SHRINK:
+                ret->reform = (struct msg_reform){ m->shrink->membership, m->shrink->timeout_ns };
+                break;
         case REQUEST_QUERY: ret->query = query_in(m->query); break;
         case REQUEST_NONE:
         case REQUEST_PREPARE:
@@ -440,11 +444,13 @@ static bool body_out(const struct request *r, struct arena *scratch, union body_
         case REQUEST_BUSY: busy_out(&r->busy, &box->busy); return true;
         case REQUEST_REJOIN:
                 tutti__v1__rejoin__init(&box->rejoin);
-                box->rejoin.membership = r->membership;
+                box->rejoin.membership = r->reform.membership;
+                box->rejoin.timeout_ns = r->reform.timeout_ns;
                 return true;
         case REQUEST_SHRINK:
                 tutti__v1__shrink__init(&box->shrink);
-                box->shrink.membership = r->membership;
+                box->shrink.membership = r->reform.membership;
+                box->shrink.timeout_ns = r->reform.timeout_ns;
                 return true;
         case REQUEST_PREPARE: tutti__v1__prepare__init(&box->prepare); return true;
         case REQUEST_START: tutti__v1__start__init(&box->start); return true;

@@ -32,8 +32,8 @@ static struct row_device device_in(const Tutti__V1__DeviceRow *m) {
                 .why = string_in(m->why) };
 }
 
-static struct row_group group_in(const Tutti__V1__GroupRow *m) {
-        return (struct row_group){ .job = string_in(m->job),
+static int group_in(const Tutti__V1__GroupRow *m, struct row_group *ret) {
+        *ret = (struct row_group){ .job = string_in(m->job),
                 .group = string_in(m->group),
                 .uid = m->uid,
                 .world_size = m->world_size,
@@ -50,7 +50,9 @@ static struct row_group group_in(const Tutti__V1__GroupRow *m) {
                 .bytes = m->bytes,
                 .age_ns = m->age_ns,
                 .last_done_age_ns = m->last_done_age_ns,
-                .n_debts = m->n_debts };
+                .n_debts = m->n_debts,
+                .n_waiting = m->n_waiting };
+        return ranks_in(&m->awaited, &ret->awaited) ? 0 : -EPROTO;
 }
 
 static int member_in(const Tutti__V1__MemberRow *m, struct row_member *ret) {
@@ -73,7 +75,9 @@ static int member_in(const Tutti__V1__MemberRow *m, struct row_member *ret) {
                 .lost = m->lost,
                 .loss = loss_in((int)m->loss),
                 .lost_age_ns = m->lost_age_ns,
-                .why = string_in(m->why) };
+                .why = string_in(m->why),
+                .waits = string_in(m->waits),
+                .waits_age_ns = m->waits_age_ns };
         ret->has_last = key_in(m->last_key, &ret->last_key) && m->has_last;
         return 0;
 }
@@ -158,10 +162,7 @@ int row_in(const Tutti__V1__Row *m, struct arena *arena, struct row *ret) {
                 ret->type = ROW_DEVICE;
                 ret->device = device_in(m->device);
                 return 0;
-        case TUTTI__V1__ROW__ROW_GROUP:
-                ret->type = ROW_GROUP;
-                ret->group = group_in(m->group);
-                return 0;
+        case TUTTI__V1__ROW__ROW_GROUP: ret->type = ROW_GROUP; return group_in(m->group, &ret->group);
         case TUTTI__V1__ROW__ROW_MEMBER: ret->type = ROW_MEMBER; return member_in(m->member, &ret->member);
         case TUTTI__V1__ROW__ROW_PENDING:
                 ret->type = ROW_PENDING;

@@ -32,7 +32,8 @@ static void device_out(const struct row_device *r, Tutti__V1__DeviceRow *m) {
         m->why = string_out(r->why);
 }
 
-static void group_out(const struct row_group *r, Tutti__V1__GroupRow *m) {
+static void group_out(const struct row_group *r, struct row_box *box) {
+        Tutti__V1__GroupRow *m = &box->group;
         tutti__v1__group_row__init(m);
         m->job = string_out(r->job);
         m->group = string_out(r->group);
@@ -52,6 +53,8 @@ static void group_out(const struct row_group *r, Tutti__V1__GroupRow *m) {
         m->age_ns = r->age_ns;
         m->last_done_age_ns = r->last_done_age_ns;
         m->n_debts = r->n_debts;
+        m->n_waiting = r->n_waiting;
+        m->awaited = ranks_out(&r->awaited, box->missing);
 }
 
 static void member_out(const struct row_member *r, struct row_box *box) {
@@ -77,6 +80,8 @@ static void member_out(const struct row_member *r, struct row_box *box) {
         m->loss = (Tutti__V1__Loss)r->loss;
         m->lost_age_ns = r->lost_age_ns;
         m->why = string_out(r->why);
+        m->waits = string_out(r->waits);
+        m->waits_age_ns = r->waits_age_ns;
         m->has_last = r->has_last;
         if (r->has_last) {
                 key_out(&r->last_key, &box->key);
@@ -168,7 +173,7 @@ void row_out(const struct row *row, struct row_box *box) {
         case ROW_NONE: return;
         case ROW_DAEMON: daemon_out(&row->daemon, &box->daemon); break;
         case ROW_DEVICE: device_out(&row->device, &box->device); break;
-        case ROW_GROUP: group_out(&row->group, &box->group); break;
+        case ROW_GROUP: group_out(&row->group, box); break;
         case ROW_MEMBER: member_out(&row->member, box); break;
         case ROW_PENDING: pending_out(&row->pending, box); break;
         case ROW_STATS: stats_out(&row->stats, &box->stats); break;

@@ -116,6 +116,10 @@ struct msg_busy {
         uint64_t duration_ns;
 };
 
+struct msg_reform { /* rejoin, shrink */
+        uint64_t membership, timeout_ns;
+};
+
 struct msg_query {
         enum what what;
         const char *job, *group;
@@ -127,12 +131,13 @@ struct request {
         union {
                 struct msg_hello hello;
                 struct msg_join join;
-                uint64_t membership; /* leave, rejoin, shrink */
+                uint64_t membership; /* leave */
                 struct msg_register reg;
                 uint64_t buffer; /* unregister */
                 struct msg_submit submit;
                 struct msg_abort abort;
                 struct msg_busy busy;
+                struct msg_reform reform;
                 struct msg_query query;
         };
 };
@@ -194,20 +199,21 @@ struct row_device {
 
 struct row_group {
         const char *job, *group;
-        uint32_t uid, world_size, n_alive, n_pending, n_debts;
+        uint32_t uid, world_size, n_alive, n_pending, n_debts, n_waiting;
+        struct rankset awaited;
         uint64_t epoch, n_done, n_failed, bytes, age_ns, last_done_age_ns;
         bool forming, failed, ended, stalled;
         enum on_death on_death;
 };
 
 struct row_member {
-        const char *job, *group, *process, *busy, *why;
+        const char *job, *group, *process, *busy, *why, *waits;
         uint32_t rank, pid, uid, n_buffers;
         enum process_state state;
         bool has_last, lost;
         struct key last_key;
         uint64_t last_age_ns, n_submitted, n_last, n_joint, lateness_p50_ns, lateness_p99_ns, mapped_bytes,
-                lost_age_ns;
+                lost_age_ns, waits_age_ns;
         enum loss loss;
 };
 

@@ -31,6 +31,13 @@ static unsigned int present(const struct model_group *g) {
         return set;
 }
 
+static unsigned int alive(const struct model_group *g) {
+        unsigned int set = 0;
+        for (int rank = 0; rank < g->world; rank++)
+                set |= (unsigned int)(g->members[rank].state == MEMBER_ALIVE) << rank;
+        return set;
+}
+
 unsigned int model_have(const struct model_group *g, const struct model_meeting *meeting) {
         unsigned int set = 0;
         for (int rank = 0; rank < g->world; rank++)
@@ -58,7 +65,7 @@ bool model_is_stalled(const struct model *m, const struct model_group *g) {
 
 static struct model_meeting *find_meeting(struct model_group *g, int key) {
         for (int k = 0; k < g->n_meetings; k++)
-                if (g->meetings[k].key == key)
+                if (g->meetings[k].key == key && g->meetings[k].epoch == g->epoch)
                         return &g->meetings[k];
         return NULL;
 }
@@ -130,7 +137,7 @@ static void tell_meeting(struct model *m, const struct model_group *g, const str
 
 static void end_meeting(struct model *m, struct model_group *g, struct model_meeting *meeting,
         enum status status, enum status cause, int rank) {
-        struct model_debt debt = { meeting->key, rank, status, present(g) & ~model_have(g, meeting) };
+        struct model_debt debt = { meeting->key, rank, status, alive(g) & ~model_have(g, meeting) };
         if (status == STATUS_PEER_REFUSED)
                 debt.debtors &= ~(1u << rank);
         tell_meeting(m, g, meeting, status, cause, rank);
@@ -140,7 +147,7 @@ static void end_meeting(struct model *m, struct model_group *g, struct model_mee
 
 static void settle(struct model *m, struct model_group *g, struct model_meeting *meeting) {
         unsigned int have = model_have(g, meeting);
-        if (have != present(g))
+        if (have != alive(g))
                 return;
         enum model_signature first = meeting->halves[__builtin_ctz(have)].signature;
         for (int rank = 0; rank < g->world; rank++)
@@ -215,7 +222,59 @@ static enum status check_join(struct model *m, const struct model_join *join, co
                 return count_groups(m) < m->group_limit ? STATUS_OK : STATUS_QUOTA;
         if (join->world != g->world || join->shrinks != g->shrinks || join->fills != g->fills)
                 return STATUS_MISMATCH;
-        return g->state != GROUP_FORMING || is_present(g, join->rank) ? STATUS_BUSY : STATUS_OK;
+        return is_present(g, join->rank) ? STATUS_BUSY : STATUS_OK;
+}
+
+static void wish(struct model_member *member, enum model_wish wish, int ticks, uint64_t request) {
+        member->wish = wish;
+        member->wish_left = ticks;
+        member->wish_request = request;
+}
+
+static void begin_epoch(struct model *m, struct model_group *g, bool admits) {
+        g->state = GROUP_FAILED; /* nobody owes anything */
+        g->n_debts = 0;
+        for (int k = g->n_meetings - 1; k >= 0; k--)
+                if (!g->meetings[k].runs)
+                        end_meeting(m, g, &g->meetings[k], STATUS_REPLICA_LOST, STATUS_OK, -1);
+        g->state = GROUP_WHOLE;
+        g->lost = -1;
+        g->epoch++;
+        g->n_sealed = 0;
+        for (int rank = 0; rank < g->world; rank++) {
+                struct model_member *member = &g->members[rank];
+                if (admits && member->state == MEMBER_JOINING) {
+                        member->state = MEMBER_ALIVE;
+                        member->first_epoch = g->epoch;
+                }
+                if (member->state != MEMBER_ALIVE)
+                        continue;
+                member->wish = WISH_NONE;
+                tell_status(m, member->wish_request, STATUS_OK, STATUS_OK, rank);
+        }
+}
+
+static int count_wishes(const struct model_group *g, enum model_wish wish) {
+        int n = 0;
+        for (int rank = 0; rank < g->world; rank++)
+                n += g->members[rank].state == MEMBER_ALIVE && g->members[rank].wish == wish;
+        return n;
+}
+
+static void try_reform(struct model *m, struct model_group *g) {
+        if (count_wishes(g, WISH_NONE) > 0)
+                return;
+        if (count_wishes(g, WISH_REJOIN) && count_wishes(g, WISH_SHRINK)) {
+                for (int rank = 0; rank < g->world; rank++) {
+                        if (g->members[rank].state != MEMBER_ALIVE)
+                                continue;
+                        tell_status(m, g->members[rank].wish_request, STATUS_MISMATCH, STATUS_OK, -1);
+                        g->members[rank].wish = WISH_NONE;
+                }
+        } else if (count_wishes(g, WISH_SHRINK))
+                begin_epoch(m, g, false);
+        else if (present(g) == (1u << g->world) - 1)
+                begin_epoch(m, g, true);
 }
 
 void model_join(struct model *m, const struct model_join *join) {
@@ -235,20 +294,32 @@ void model_join(struct model *m, const struct model_join *join) {
                 .last_key = -1,
                 .default_timeout = join->default_timeout,
                 .join_left = join->timeout ? join->timeout : m->join_timeout };
+        if (g->state != GROUP_FORMING) {
+                struct model_member *newcomer = &g->members[join->rank];
+                wish(newcomer, WISH_JOIN, newcomer->join_left, join->request);
+                try_reform(m, g);
+                return;
+        }
         if (present(g) != (1u << g->world) - 1)
                 return;
         g->state = GROUP_WHOLE;
+        g->epoch = 1;
         for (int rank = 0; rank < g->world; rank++) {
                 g->members[rank].state = MEMBER_ALIVE;
+                g->members[rank].first_epoch = 1;
                 tell_status(m, g->members[rank].request, STATUS_OK, STATUS_OK, rank);
         }
+}
+
+static bool is_known(const struct model_group *g, struct model_handle who, uint64_t session) {
+        return g && session == who.session && g->members[who.rank].order == who.order;
 }
 
 /* Rule 1, without the epoch. */
 static enum status check_member(
         struct model *m, struct model_handle who, uint64_t session, struct model_group **ret) {
         struct model_group *g = model_find(m, who.life);
-        if (!g || session != who.session || g->members[who.rank].state == MEMBER_JOINING)
+        if (!is_known(g, who, session) || g->members[who.rank].state == MEMBER_JOINING)
                 return STATUS_NOT_FOUND;
         *ret = g;
         if (g->members[who.rank].state == MEMBER_LEFT)
@@ -271,7 +342,7 @@ static void refuse(
                 end_meeting(m, g, meeting, STATUS_PEER_REFUSED, status, rank);
         else
                 leave_debt(m, g,
-                        (struct model_debt){ s->key, rank, STATUS_PEER_REFUSED, present(g) & ~(1u << rank) });
+                        (struct model_debt){ s->key, rank, STATUS_PEER_REFUSED, alive(g) & ~(1u << rank) });
         tell_status(m, s->request, status, STATUS_OK, rank);
 }
 
@@ -291,7 +362,7 @@ static void store(struct model *m, struct model_group *g, const struct model_sub
         if (!meeting) {
                 CHECK(g->n_meetings < MODEL_MEETINGS);
                 meeting = &g->meetings[g->n_meetings++];
-                *meeting = (struct model_meeting){ .key = s->key };
+                *meeting = (struct model_meeting){ .key = s->key, .epoch = g->epoch };
         }
         int timeout = s->timeout                ? s->timeout
                       : member->default_timeout ? member->default_timeout
@@ -382,15 +453,15 @@ static void go_on(struct model *m, struct model_group *g, unsigned int gone, boo
                 return;
         }
         memcpy(now, g->meetings, sizeof(now));
-        if (g->state == GROUP_WHOLE && fails) {
+        if (g->state == GROUP_WHOLE && fails && gone) {
                 g->state = GROUP_FAILED;
                 g->lost = __builtin_ctz(gone);
                 g->n_debts = 0;
         }
-        for (int k = 0; k < n; k++) {
-                struct model_meeting *meeting = find_meeting(g, now[k].key);
-                if (meeting->runs)
+        for (int k = 0; k < n && gone; k++) {
+                if (now[k].runs)
                         continue;
+                struct model_meeting *meeting = find_meeting(g, now[k].key);
                 if (g->state == GROUP_FAILED)
                         end_meeting(m, g, meeting, STATUS_REPLICA_LOST, STATUS_OK, g->lost);
                 else
@@ -398,23 +469,48 @@ static void go_on(struct model *m, struct model_group *g, unsigned int gone, boo
         }
         if (!present(g))
                 g->state = GROUP_ENDED;
+        else
+                try_reform(m, g);
 }
 
-static void mark(struct model_group *g, int rank, enum member_state state) {
+/* Whether the others notice: nobody has counted on a newcomer. */
+static bool mark(struct model *m, struct model_group *g, int rank, enum member_state state) {
+        bool is_missed = g->members[rank].state == MEMBER_ALIVE || g->state == GROUP_FORMING;
+        if (state == MEMBER_LEFT && g->members[rank].wish)
+                tell_status(m, g->members[rank].wish_request, STATUS_LEFT, STATUS_OK, rank);
+        g->members[rank].wish = WISH_NONE;
         g->members[rank].state = state;
         g->members[rank].busy = 0;
         forgive_debts(g, rank);
+        return is_missed;
 }
 
 void model_leave(struct model *m, struct model_handle who, uint64_t session, uint64_t request) {
         struct model_group *g = model_find(m, who.life);
-        bool is_joining = g && session == who.session && g->members[who.rank].state == MEMBER_JOINING;
+        bool is_joining = is_known(g, who, session) && g->members[who.rank].state == MEMBER_JOINING;
         enum status status = is_joining ? STATUS_OK : check_member(m, who, session, &g);
         tell_status(m, request, status, STATUS_OK, status == STATUS_OK ? -1 : own_rank(status, who.rank));
         if (status != STATUS_OK)
                 return;
-        mark(g, who.rank, MEMBER_LEFT);
-        go_on(m, g, 1u << who.rank, false);
+        unsigned int is_missed = mark(m, g, who.rank, MEMBER_LEFT);
+        go_on(m, g, is_missed << who.rank, false);
+}
+
+enum status model_reform(
+        struct model *m, struct model_handle who, enum model_wish kind, int timeout, uint64_t request) {
+        struct model_group *g;
+        enum status status = check_member(m, who, who.session, &g);
+        int rank = own_rank(status, who.rank);
+        if (status == STATUS_OK && g->members[who.rank].wish)
+                status = STATUS_ALREADY_PENDING;
+        if (status != STATUS_OK) {
+                tell_status(m, request, status, STATUS_OK, rank);
+                return status;
+        }
+        g->members[who.rank].busy = 0;
+        wish(&g->members[who.rank], kind, timeout ? timeout : m->join_timeout, request);
+        try_reform(m, g);
+        return STATUS_OK;
 }
 
 /* The group of the session's oldest membership, and who goes of it. */
@@ -445,8 +541,8 @@ void model_lose(struct model *m, uint64_t session) {
         int n = 0;
         while ((groups[n] = first_to_go(m, session, &gone[n]))) {
                 for (int rank = 0; rank < groups[n]->world; rank++)
-                        if (gone[n] >> rank & 1)
-                                mark(groups[n], rank, MEMBER_LOST);
+                        if (gone[n] >> rank & 1 && !mark(m, groups[n], rank, MEMBER_LOST))
+                                gone[n] &= ~(1u << rank);
                 n++;
         }
         for (int i = 0; i < n; i++)
@@ -462,7 +558,9 @@ bool model_done(struct model *m, int nth, enum status status) {
                                 if (!meeting->runs || meeting->sealed_order != order || nth-- > 0)
                                         continue;
                                 for (int r = 0; status == STATUS_OK && r < g->world; r++)
-                                        if (meeting->halves[r].is_here && g->members[r].state == MEMBER_ALIVE)
+                                        if (meeting->halves[r].is_here &&
+                                                g->members[r].state == MEMBER_ALIVE &&
+                                                g->members[r].first_epoch <= meeting->epoch)
                                                 g->members[r].last_key = meeting->key;
                                 tell_meeting(m, g, meeting, status, STATUS_OK, -1);
                                 remove_meeting(g, meeting);
@@ -493,6 +591,7 @@ static void run_clocks(struct model_group *g) {
         for (int rank = 0; rank < g->world; rank++) {
                 g->members[rank].busy -= g->members[rank].busy > 0;
                 g->members[rank].join_left -= g->members[rank].join_left > 0;
+                g->members[rank].wish_left -= g->members[rank].wish_left > 0;
         }
 }
 
@@ -517,6 +616,21 @@ static void expire_join(struct model *m, struct model_group *g) {
                 unform(m, g, STATUS_TIMEOUT, first);
 }
 
+/* Each for itself. */
+static void expire_wishes(struct model *m, struct model_group *g) {
+        for (int rank = 0; rank < g->world; rank++) {
+                struct model_member *member = &g->members[rank];
+                if (member->wish == WISH_NONE || member->wish_left > 0)
+                        continue;
+                tell_status(m, member->wish_request, STATUS_TIMEOUT, STATUS_OK, rank);
+                if (member->wish == WISH_JOIN)
+                        *member = (struct model_member){ .last_key = -1 };
+                member->wish = WISH_NONE;
+                if (!present(g))
+                        g->state = GROUP_ENDED;
+        }
+}
+
 void model_tick(struct model *m) {
         for (int i = 0; i < MODEL_GROUPS; i++) {
                 struct model_group *g = &m->groups[i];
@@ -524,6 +638,7 @@ void model_tick(struct model *m) {
                         continue;
                 run_clocks(g);
                 expire_meetings(m, g);
+                expire_wishes(m, g);
                 if (g->state == GROUP_FORMING)
                         expire_join(m, g);
         }

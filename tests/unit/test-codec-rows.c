@@ -73,6 +73,8 @@ START_TEST(rows_of_groups) {
                 .uid = 1,
                 .world_size = 2,
                 .n_alive = 3,
+                .n_waiting = 31,
+                .awaited = { { 6 } },
                 .n_pending = 4,
                 .n_debts = 5,
                 .epoch = 6,
@@ -94,6 +96,8 @@ START_TEST(rows_of_groups) {
         SAME(a, b, n_alive);
         SAME(a, b, n_pending);
         SAME(a, b, n_debts);
+        SAME(a, b, n_waiting);
+        ck_assert(rankset_is_equal(&a->awaited, &b->awaited));
         SAME(a, b, epoch);
         SAME(a, b, n_done);
         SAME(a, b, n_failed);
@@ -115,6 +119,8 @@ START_TEST(rows_of_members) {
                 .process = "digits",
                 .busy = "checkpoint",
                 .why = "its process ended",
+                .waits = "rejoin",
+                .waits_age_ns = 99,
                 .rank = 1,
                 .pid = 2,
                 .uid = 3,
@@ -138,6 +144,8 @@ START_TEST(rows_of_members) {
         SAME_STR(a, b, process);
         SAME_STR(a, b, busy);
         SAME_STR(a, b, why);
+        SAME_STR(a, b, waits);
+        SAME(a, b, waits_age_ns);
         SAME(a, b, rank);
         SAME(a, b, pid);
         SAME(a, b, uid);

@@ -69,6 +69,8 @@ struct tutti_row_group {
         uint64_t epoch, n_done, n_failed, bytes, age_ns, last_done_age_ns;
         int forming, failed, ended, stalled;
         enum tutti_on_death on_death;
+        uint32_t n_waiting;         /* members that wait for it to be formed anew */
+        struct tutti_ranks awaited; /* whom they wait for: who has not called, and ranks that nobody has */
 };
 
 struct tutti_row_member {
@@ -79,6 +81,8 @@ struct tutti_row_member {
         enum tutti_loss loss;
         uint64_t last_age_ns, n_submitted, n_last, n_joint, lateness_p50_ns, lateness_p99_ns, mapped_bytes,
                 lost_age_ns;
+        const char *waits; /* for the group to be formed anew, by "join", "rejoin" or "shrink"; else "" */
+        uint64_t waits_age_ns;
 };
 
 struct tutti_row_pending {

@@ -111,7 +111,8 @@ enum tutti_op {
 enum tutti_access { TUTTI_INOUT = 0, TUTTI_IN, TUTTI_OUT };
 
 /* What happens to the others when a replica is lost. FAIL: every unsealed collective and every later one ends
- * with REPLICA_LOST. SHRINK: the group goes on without it; ranks never renumber. */
+ * with REPLICA_LOST, until the group is formed anew by tutti_rejoin or tutti_shrink. SHRINK: the group goes
+ * on without it. Ranks never renumber. */
 enum tutti_on_death { TUTTI_FAIL = 0, TUTTI_SHRINK };
 /* Whether MEAN divides by those who are left (CONTRIBUTORS) or as if those who left had brought zeros
  * (ZERO_FILL). */
@@ -255,7 +256,12 @@ TUTTI_API void tutti_join_args_init(struct tutti_join_args *args);
 
 /* Takes a rank and returns when all ranks have. TIMEOUT names the missing; BUSY names the pid that holds the
  * rank; MISMATCH: another world size or policy; INVALID: job, rank or size neither given nor in the
- * environment; UNSUPPORTED: a world over several hosts. */
+ * environment; UNSUPPORTED: a world over several hosts.
+ *
+ * In a group that has been whole, a rank that was lost or has left may be taken by an ordinary join like
+ * this. It returns when the group is formed anew: all other ranks are held, and every member that was there
+ * has called tutti_rejoin. join_timeout ends this join alone (TIMEOUT naming whom it waited for); the rank is
+ * free again then. */
 TUTTI_API enum tutti_status tutti_join(
         struct tutti *t, const struct tutti_join_args *args, struct tutti_group **ret);
 
@@ -265,8 +271,31 @@ TUTTI_API enum tutti_status tutti_leave(struct tutti_group *g);
 /* Leaves unless that has been done, and frees the handle. NULL is fine. */
 TUTTI_API void tutti_group_free(struct tutti_group *g);
 
+/* Forms the group anew. Every member that is alive must call the same; the call returns when a new epoch has
+ * begun for all of them.
+ *
+ * tutti_rejoin waits for newcomers (tutti_join) in all ranks that were lost or have left, tutti_shrink goes
+ * on without these. World size and ranks stay as they are; who takes part is told by the result of each
+ * collective. In the new epoch, which tutti_epoch tells, collectives without a key are numbered from 0, and
+ * nobody is EXPIRED for what was missed before. What the old epoch has pending ends with REPLICA_LOST; what
+ * already runs ends as it would have. A submission made by another thread before this call returns may count
+ * in the old epoch: REPLICA_LOST. Also in a group that has lost nobody: a meeting that begins an epoch.
+ *
+ * `timeout` in s; 0: tuttid's join timeout (60 s). It ends this call alone, the others wait on, and the group
+ * is as it was: call again. While members wait, others may die or leave: then their ranks are free, and
+ * tutti_rejoin waits for those too, and tutti_shrink no longer for them.
+ *
+ * TIMEOUT names the members that did not call and the ranks that nobody took; MISMATCH: all have called, some
+ * for the one and some for the other (nobody was answered otherwise, the group is as it was);
+ * ALREADY_PENDING: another thread waits in such a call for this membership; LEFT, DAEMON_LOST, FORKED,
+ * DRAINING, NO_MEMORY; INVALID: the timeout is negative. */
+TUTTI_API enum tutti_status tutti_rejoin(struct tutti_group *g, double timeout);
+TUTTI_API enum tutti_status tutti_shrink(struct tutti_group *g, double timeout);
+
 TUTTI_API uint32_t tutti_rank(const struct tutti_group *g);
 TUTTI_API uint32_t tutti_world_size(const struct tutti_group *g);
+/* 1 when a group is formed for the first time; grows each time it is formed anew, also when all have left in
+ * between, for as long as tuttid remembers it (the flight recorder: `tuttictl dump`). */
 TUTTI_API uint64_t tutti_epoch(const struct tutti_group *g);
 
 /* "I am alive and working on something else": stops the clocks of default deadlines that wait for this
