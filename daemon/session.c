@@ -456,8 +456,12 @@ void session_set_page(struct session *session, uint64_t request, uint64_t collec
         if (!c->page)
                 return;
         struct page_slot *slot = &c->page[request % STATUS_PAGE_SLOTS];
-        atomic_store_explicit(&slot->request, request, memory_order_relaxed);
-        atomic_store_explicit(&slot->collective, collective, memory_order_relaxed);
+        /* A slot that changes hands must never show the new request with the old one's `done`, wherever we
+         * are killed. */
+        if (atomic_load_explicit(&slot->request, memory_order_relaxed) != request)
+                atomic_store_explicit(&slot->state, PAGE_FREE, memory_order_relaxed);
+        atomic_store_explicit(&slot->request, request, memory_order_release);
+        atomic_store_explicit(&slot->collective, collective, memory_order_release);
         atomic_store_explicit(&slot->state, (uint32_t)state, memory_order_release);
 }
 

@@ -81,6 +81,8 @@ static const char *take_body(
 
 const char *dispatch_reply(struct tutti *t, const struct reply *reply, struct packet *packet) {
         if (reply->request == 0) {
+                if (reply->status == STATUS_OK) /* they would end everything under way with OK */
+                        return "last words without a reason";
                 failure_unref(t->last_words);
                 t->last_words = failure_of(reply);
                 return NULL;

@@ -2,16 +2,31 @@
 
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdlib.h>
 #include "meeting.h"
 #include "unit.h"
+
+#define MAX_TIMES 65536
 
 struct shared {
         _Atomic unsigned int n_met;
         _Atomic bool is_over;
         _Atomic double worst; /* seconds that a meeting took */
+        _Atomic unsigned int n_times;
+        _Atomic double times[MAX_TIMES]; /* of each, of rank 0 */
 };
 
 static struct shared *shared;
+
+static void note_time(const struct replica *me, double took) {
+        if (took > atomic_load(&shared->worst))
+                atomic_store(&shared->worst, took);
+        unsigned int n = atomic_load(&shared->n_times);
+        if (me->rank > 0 || n >= MAX_TIMES)
+                return;
+        atomic_store(&shared->times[n], took);
+        atomic_store(&shared->n_times, n + 1);
+}
 
 static void meet_until_told(struct replica *me) {
         struct floats f;
@@ -20,9 +35,7 @@ static void meet_until_told(struct replica *me) {
         for (bool is_over = false; !is_over;) {
                 double begin = seconds_now();
                 floats_meet(g, NULL, &f, (float)(me->rank + 1), 3);
-                double took = seconds_now() - begin;
-                if (took > atomic_load(&shared->worst))
-                        atomic_store(&shared->worst, took);
+                note_time(me, seconds_now() - begin);
                 /* Rank 0 decides for both. */
                 f.data[0] = atomic_load(&shared->is_over);
                 expect_status(tutti_broadcast(g, NULL, 0, &f.value), TUTTI_OK);
@@ -65,4 +78,25 @@ void watch_end(double seconds) {
         stage_expect_progress();
         ck_assert_msg(atomic_load(&shared->worst) < seconds * unit_scale(),
                 "a meeting of the honest group took %g s", atomic_load(&shared->worst));
+}
+
+static int compare_doubles(const void *a, const void *b) {
+        double x = *(const double *)a, y = *(const double *)b;
+        return (x > y) - (x < y);
+}
+
+struct pace stage_measure_pace(double seconds) {
+        static double times[MAX_TIMES];
+        stage_expect_progress();
+        atomic_store(&shared->n_times, 0);
+        seconds_sleep(seconds);
+        stage_expect_progress();
+        unsigned int n = atomic_load(&shared->n_times);
+        ck_assert_uint_gt(n, 0);
+        for (unsigned int i = 0; i < n; i++)
+                times[i] = atomic_load(&shared->times[i]);
+        qsort(times, n, sizeof(*times), compare_doubles);
+        return (struct pace){
+                .n = n, .p50 = times[n / 2], .p99 = times[n - 1 - n / 100], .worst = times[n - 1]
+        };
 }

@@ -20,3 +20,12 @@ void stage_expect_progress(void);
 /* Between the two no meeting of theirs takes longer (scaled). */
 void watch_begin(void);
 void watch_end(double seconds);
+
+/* How long their meetings took. */
+struct pace {
+        unsigned int n;
+        double p50, p99, worst; /* s */
+};
+
+/* For so long (not scaled), and at least four meetings. */
+struct pace stage_measure_pace(double seconds);
