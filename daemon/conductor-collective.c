@@ -52,7 +52,9 @@ static void conductor_tell_half(struct conductor *c, const struct meeting *m, co
                         .wait_ns = m->sealed_ns - half->arrived_ns,
                         .run_ns = m->done_ns - m->sealed_ns,
                         .last_rank = m->last_rank,
-                        .found = conductor_found(m) } };
+                        .found = conductor_found(m),
+                        .result = m->has_slot ? result_id(half->object) : 0,
+                        .slot = m->slot } };
         conductor_reply(c, s, &reply);
 }
 
@@ -98,18 +100,14 @@ void conductor_finish(struct conductor *c, struct meeting *m) {
                 conductor_probe(c, m->group, m->error->n_replicas, m->error->replicas);
         if (m->status == STATUS_OK)
                 conductor_set_pages(c, m, PAGE_DONE); /* all of them before any reply */
+        conductor_end_slot(c, m); /* before anybody can give it back */
         rankset_for_each (rank, &m->have)
                 conductor_tell_half(c, m, m->halves[rank]);
         conductor_log_end(m);
         recorder_add(c->house.recorder, m);
         stats_add(c->house.stats, m);
-        rankset_for_each (rank, &m->have) {
-                struct half *half = m->halves[rank];
-                for (uint32_t i = 0; i < half->signature.n_entries; i++) {
-                        buffer_unlease(c->house.buffers, &half->entries[i].input, &c->chores);
-                        buffer_unlease(c->house.buffers, &half->entries[i].output, &c->chores);
-                }
-        }
+        rankset_for_each (rank, &m->have)
+                conductor_give_back(c, m->halves[rank]);
         if (m->task)
                 conductor_put_task(c, m->task);
         m->task = NULL;
@@ -139,7 +137,7 @@ void conductor_run(struct conductor *c, struct meeting *m) {
                 c->weights[n] = m->halves[rank]->signature.options.weight;
                 c->entries[n++] = m->halves[rank]->entries;
         }
-        const struct problem problem = { .signature = &m->halves[c->ranks[0]]->signature,
+        struct problem problem = { .signature = &m->halves[c->ranks[0]]->signature,
                 .n_ranks = n,
                 .ranks = c->ranks,
                 .entries = c->entries,
@@ -157,7 +155,9 @@ void conductor_run(struct conductor *c, struct meeting *m) {
         m->task = t;
         t->culprit_session = 0;
         memset(&t->found, 0, sizeof(t->found));
-        enum status status = planner_plan(c->house.planner, &problem, &t->plan, &c->error);
+        enum status status = conductor_take_slot(c, m, &problem);
+        if (status == STATUS_OK)
+                status = planner_plan(c->house.planner, &problem, &t->plan, &c->error);
         if (status != STATUS_OK) {
                 conductor_refuse_sealed(c, m, status);
                 return;

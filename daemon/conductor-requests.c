@@ -8,11 +8,17 @@
 #include "base/fd.h"
 #include "base/log.h"
 
-void conductor_drop_half(struct conductor *c, struct half *half) {
+void conductor_give_back(struct conductor *c, struct half *half) {
         for (uint32_t i = 0; i < half->signature.n_entries; i++) {
                 buffer_unlease(c->house.buffers, &half->entries[i].input, &c->chores);
                 buffer_unlease(c->house.buffers, &half->entries[i].output, &c->chores);
         }
+        if (half->object)
+                conductor_end_uses(c, half);
+}
+
+void conductor_drop_half(struct conductor *c, struct half *half) {
+        conductor_give_back(c, half);
         rendezvous_half_free(c->house.rendezvous, half);
 }
 
@@ -20,7 +26,7 @@ void conductor_drop_half(struct conductor *c, struct half *half) {
 
 /* Takes a lease on every place that this replica reads or writes. */
 static enum status conductor_lease_entry(
-        struct conductor *c, const struct half *half, struct entry *e, uint32_t rank) {
+        struct conductor *c, struct half *half, struct entry *e, uint32_t rank) {
         uint64_t count;
         if (!entry_count(e, &count))
                 return error_set(&c->error, STATUS_INVALID, FIELD_SHAPE, "the shape has too many elements");
@@ -30,6 +36,12 @@ static enum status conductor_lease_entry(
                 if (status != STATUS_OK)
                         return status;
         }
+        if (e->destination == DESTINATION_SAME) {
+                e->output = e->input;
+                e->output.lease = NULL; /* it gets one of its own */
+        }
+        if (e->output.result != 0)
+                return conductor_use_result(c, half, e, rank);
         if (e->output.buffer != 0 && entry_has_destination(e, rank))
                 return buffer_lease(c->house.buffers, half->session, &e->output, BUFFER_WRITE, count,
                         dtype_bytes(entry_output_dtype(e)), &c->error);
@@ -298,6 +310,7 @@ static void conductor_handle_register(
 static void conductor_handle_goodbye(struct conductor *c, struct session *s) {
         /* All memberships leave in peace; the connection's own end follows by EOF. */
         s->is_leaving = true;
+        results_end_session(c->house.results, s->id, &c->chores);
         rendezvous_leave_all(c->house.rendezvous, s->id, c->now_ns, &c->outcome);
 }
 
@@ -314,7 +327,10 @@ static void conductor_dispatch(
         case REQUEST_SUBMIT: conductor_handle_submit(c, s, r); return;
         case REQUEST_QUERY: conductor_query(c, s, r->request, &r->query); return;
         case REQUEST_GOODBYE: conductor_handle_goodbye(c, s); return;
+        case REQUEST_MAKE_RESULT: conductor_make_result(c, s, r); return;
+        case REQUEST_RELEASE_RESULT: status = conductor_release_result(c, s, &r->release_result); break;
         case REQUEST_LEAVE:
+                results_end_membership(c->house.results, s->id, r->membership, &c->chores);
                 status = rendezvous_leave(rv, s->id, r->membership, c->now_ns, &c->outcome, err);
                 break;
         case REQUEST_ABORT:
@@ -331,8 +347,6 @@ static void conductor_dispatch(
         case REQUEST_START:
         case REQUEST_UNPREPARE:
         case REQUEST_OPEN_LANE:
-        case REQUEST_MAKE_RESULT:
-        case REQUEST_RELEASE_RESULT:
         case REQUEST_PAGES:
         case REQUEST_NONE:
                 error_init(err, STATUS_OK);

@@ -127,6 +127,7 @@ static void conductor_end_session(struct conductor *c, struct session *s, enum l
         conductor_drop_query(s);
         rendezvous_lose(c->house.rendezvous, s->id, loss, why, c->now_ns, &c->outcome);
         buffers_end_session(c->house.buffers, s->id, &c->chores);
+        results_end_session(c->house.results, s->id, &c->chores);
         uint64_t id = s->id;
         uint32_t uid = s->uid;
         int socket = session_take_socket(s);
@@ -151,9 +152,14 @@ static void conductor_end_ejected(struct conductor *c, struct session *s) {
         conductor_end_session(c, s, LOSS_EJECTED, s->eject_why);
 }
 
-/* An import or a release has ended. */
+/* A piece of memory work has ended. */
 static void conductor_chore_done(struct conductor *c, struct chore *chore) {
         struct buffer_news news;
+        if (chore->kind == CHORE_MAKE || chore->kind == CHORE_UNMAKE) {
+                result_chore_done(c->house.results, chore, &c->chores);
+                conductor_answer_results(c);
+                return;
+        }
         if (!buffer_chore_done(c->house.buffers, chore, &c->chores, &news))
                 return;
         struct session *s = session_find(c->house.sessions, news.session);
