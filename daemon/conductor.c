@@ -156,7 +156,7 @@ static void conductor_end_ejected(struct conductor *c, struct session *s) {
 static void conductor_chore_done(struct conductor *c, struct chore *chore) {
         struct buffer_news news;
         if (chore->kind == CHORE_MAKE || chore->kind == CHORE_UNMAKE) {
-                result_chore_done(c->house.results, chore, &c->chores);
+                result_chore_done(c->house.results, chore, c->now_ns, &c->chores);
                 conductor_answer_results(c);
                 return;
         }
@@ -392,6 +392,8 @@ void conductor_turn(struct conductor *c, uint64_t now_ns) {
         while (conductor_go_on_answering(c));
         if (rendezvous_next_ns(c->house.rendezvous) <= now_ns)
                 rendezvous_expire(c->house.rendezvous, now_ns, &c->outcome);
+        if (results_next_ns(c->house.results) <= now_ns)
+                results_expire(c->house.results, now_ns, &c->chores);
         conductor_settle(c);
 }
 
@@ -399,7 +401,10 @@ uint64_t conductor_next_ns(const struct conductor *c) {
         uint64_t a = rendezvous_next_ns(c->house.rendezvous), b = sessions_next_ns(c->house.sessions);
         if (!list_is_empty(&c->queries))
                 return c->now_ns;
-        return a < b ? a : b;
+        if (b < a)
+                a = b;
+        b = results_next_ns(c->house.results);
+        return b < a ? b : a;
 }
 
 void conductor_drain(struct conductor *c) {

@@ -38,6 +38,8 @@ struct result {
         struct charge descriptor, bytes;
         struct shelf *shelf; /* NULL: out of sight, its name is free */
         struct list shelf_link;
+        struct list linger_link;
+        uint64_t retry_ns, retry_delay_ns; /* while it lingers */
         UT_hash_handle hh; /* by id */
 };
 

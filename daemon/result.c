@@ -8,10 +8,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/clock.h"
+#include "base/fd.h"
 #include "base/text.h"
 
 #define SLOT_ALIGNMENT  UINT64_C(4096)
 #define DEFAULT_N_SLOTS 2
+#define FIRST_RETRY_NS  (10 * NS_PER_MS)
+#define LAST_RETRY_NS   (60 * NS_PER_S)
 
 /* The objects of one group. */
 struct shelf {
@@ -33,6 +37,8 @@ struct results {
         struct shelf *shelves;
         struct guest *guests;
         struct list due; /* struct attachment */
+        struct list lingering;
+        uint64_t next_retry_ns;
         uint64_t next_id;
         uint32_t n; /* also those that are going */
 };
@@ -43,16 +49,11 @@ int results_new(struct results **ret, struct quotas *quotas) {
                 return -ENOMEM;
         rs->quotas = quotas;
         rs->next_id = 1;
+        rs->next_retry_ns = UINT64_MAX;
         list_init(&rs->due);
+        list_init(&rs->lingering);
         *ret = rs;
         return 0;
-}
-
-void results_free(struct results *rs) {
-        if (!rs)
-                return;
-        CHECK(rs->n == 0 && !rs->guests && !rs->shelves);
-        free(rs);
 }
 
 static enum status fail_memory(struct error *err) {
@@ -108,6 +109,19 @@ static void result_free(struct results *rs, struct result *r) {
         rs->n--;
 }
 
+void results_free(struct results *rs) {
+        struct list *it;
+        if (!rs)
+                return;
+        while ((it = list_take_first(&rs->lingering))) {
+                struct result *r = list_entry(it, struct result, linger_link);
+                fd_close(&r->chore.fd);
+                result_free(rs, r);
+        }
+        CHECK(rs->n == 0 && !rs->guests && !rs->shelves);
+        free(rs);
+}
+
 /* Its name is free, its id names nothing any more. */
 static void result_hide(struct results *rs, struct result *r) {
         if (!r->shelf)
@@ -152,9 +166,10 @@ static struct result *result_new(struct results *rs, const struct result *like) 
         *r = *like;
         rs->n++;
         r->id = rs->next_id++;
-        r->chore.fd = -1;
+        r->chore.fd = r->chore.read_fd = -1;
         list_init(&r->chore.link);
         list_init(&r->shelf_link);
+        list_init(&r->linger_link);
         r->attached = calloc(r->world_size, sizeof(*r->attached));
         r->slots = calloc(r->n_slots, sizeof(*r->slots));
         if (r->attached && r->slots)
@@ -398,19 +413,51 @@ enum status result_attach(
 
 /* --- chores and answers --- */
 
-void result_chore_done(struct results *rs, struct chore *chore, struct list *chores) {
-        struct result *r = (struct result *)(void *)chore;
-        if (chore->kind == CHORE_UNMAKE) {
-                result_free(rs, r);
-                return;
+/* Somebody still has its memory: looked at again, less and less often. */
+static void result_linger(struct results *rs, struct result *r, uint64_t now_ns) {
+        uint64_t delay_ns = r->retry_delay_ns ? 2 * r->retry_delay_ns : FIRST_RETRY_NS;
+        r->retry_delay_ns = delay_ns < LAST_RETRY_NS ? delay_ns : LAST_RETRY_NS;
+        r->retry_ns = now_ns + r->retry_delay_ns;
+        list_append(&rs->lingering, &r->linger_link);
+        if (r->retry_ns < rs->next_retry_ns)
+                rs->next_retry_ns = r->retry_ns;
+}
+
+uint64_t results_next_ns(const struct results *rs) {
+        return rs->next_retry_ns;
+}
+
+void results_expire(struct results *rs, uint64_t now_ns, struct list *chores) {
+        rs->next_retry_ns = UINT64_MAX;
+        list_for_each_safe (it, tmp, &rs->lingering) {
+                struct result *r = list_entry(it, struct result, linger_link);
+                if (r->retry_ns <= now_ns) {
+                        list_unlink(&r->linger_link);
+                        list_append(chores, &r->chore.link);
+                } else if (r->retry_ns < rs->next_retry_ns) {
+                        rs->next_retry_ns = r->retry_ns;
+                }
         }
-        r->state = chore->status == STATUS_OK ? RESULT_READY : RESULT_FAILED;
+}
+
+static void result_made(struct results *rs, struct result *r, struct list *chores) {
+        r->state = r->chore.status == STATUS_OK ? RESULT_READY : RESULT_FAILED;
         if (r->state == RESULT_FAILED)
                 result_hide(rs, r); /* who asks from now on has it tried again */
         for (uint32_t i = 0; i < r->world_size; i++)
                 if (r->attached[i] && r->attached[i]->is_waiting)
                         attachment_is_due(rs, r->attached[i]);
         result_go_if_done(rs, r, chores);
+}
+
+void result_chore_done(struct results *rs, struct chore *chore, uint64_t now_ns, struct list *chores) {
+        struct result *r = (struct result *)(void *)chore;
+        if (chore->kind == CHORE_MAKE)
+                result_made(rs, r, chores);
+        else if (chore->fd >= 0)
+                result_linger(rs, r, now_ns);
+        else
+                result_free(rs, r);
 }
 
 bool results_take_answer(struct results *rs, struct list *chores, struct result_answer *ret) {
@@ -427,7 +474,7 @@ bool results_take_answer(struct results *rs, struct list *chores, struct result_
                         .size_bytes = r->slot_bytes,
                         .n_slots = r->n_slots,
                         .stride_bytes = r->stride_bytes },
-                .fd = r->chore.fd };
+                .fd = r->chore.read_fd };
         memcpy(ret->why, r->chore.why, sizeof(ret->why));
         if (r->state == RESULT_FAILED)
                 attachment_end(rs, a, chores);

@@ -4,6 +4,8 @@
  * An object, known within its group by name and to everybody attached by id:
  *
  *   MAKING --chore done--> READY --nobody attached, no half names it--> (unmake chore) --> gone
+ *      |                                   LINGERING <--somebody still has its memory--+
+ *      |                                       +--after a while--> (unmake chore) --> ...
  *      +------chore failed--> FAILED --all who asked were told--> gone
  *
  * A slot of it:
@@ -13,7 +15,8 @@
  *
  * An attachment is one membership's: it ends by detaching, leaving, or with its session, and gives back what
  * it holds. Bytes and descriptors (the object's, and one for each attachment, which is sent to the client) are
- * charged to the group's user. Owned by daemon.c, driven by conductor.c; loop thread. Making and unmaking are
+ * charged to the group's user, until the memory is really gone: who keeps a descriptor or a mapping after it has
+ * detached keeps the charge. Owned by daemon.c, driven by conductor.c; loop thread. Making and unmaking are
  * chores, handed back in the `chores` list of each call; who is to be told what is pulled by
  * results_take_answer. */
 #pragma once
@@ -49,11 +52,11 @@ struct result_answer {
         enum status status; /* of the making: OK, NO_MEMORY, LIMIT, INTERNAL */
         char why[160];
         struct msg_result result; /* with OK */
-        int fd;                   /* with OK, the object's own: to be sent before the next call */
+        int fd;                   /* with OK, to be sent before the next call; stays the object's */
 };
 
 int results_new(struct results **ret, struct quotas *quotas) MUST_USE;
-/* All sessions must have ended and all chores come back. */
+/* All sessions must have ended and all chores come back. What lingers is left to who has it. */
 void results_free(struct results *rs);
 
 /* Attaches a membership to the object of this name, which is made when there is none. OK: an answer will be
@@ -63,7 +66,10 @@ enum status result_attach(
         struct results *rs, const struct result_ask *ask, struct list *chores, struct error *err) MUST_USE;
 
 /* Takes a chore of kind MAKE or UNMAKE back from the engine. */
-void result_chore_done(struct results *rs, struct chore *chore, struct list *chores);
+void result_chore_done(struct results *rs, struct chore *chore, uint64_t now_ns, struct list *chores);
+/* The next instant at which it is worth looking whether what lingers may go; UINT64_MAX: none. */
+uint64_t results_next_ns(const struct results *rs);
+void results_expire(struct results *rs, uint64_t now_ns, struct list *chores);
 
 /* The next answer that is due; false: none. */
 bool results_take_answer(struct results *rs, struct list *chores, struct result_answer *ret);
@@ -120,5 +126,5 @@ struct result *results_next(const struct results *rs, uint64_t group, const stru
  * MAX_ROW_HOLDERS, those who hold longest come first. Strings live as long as the object. */
 void result_fill_row(
         const struct result *r, uint64_t now_ns, struct row_result *ret, struct row_holder *holders);
-/* Over all groups. */
+/* Over all groups, also those that linger. */
 uint32_t results_count(const struct results *rs);

@@ -225,8 +225,8 @@ void tutti_object_free(struct tutti_object *o) {
         if (!o || fork_guard_is_child(o->t->guard))
                 return;
         struct tutti *t = o->t;
+        object_unmap(o); /* first, so that nothing of it lingers in tuttid */
         detach(t, o->membership, o->id);
-        object_unmap(o);
         pthread_mutex_lock(&t->lock);
         list_unlink(&o->node);
         t->n_unwanted -= (uint32_t)__builtin_popcountll(o->unwanted);

@@ -74,10 +74,18 @@ static void fake_make(struct backend *b, struct chore *c) {
         f->counts.n_alive += c->memory != NULL;
         pthread_mutex_unlock(&f->lock);
         c->fd = fails ? -1 : memfd_create("fake", MFD_CLOEXEC);
-        if (!fails && (!c->memory || c->fd < 0))
+        c->read_fd = fails ? -1 : memfd_create("fake", MFD_CLOEXEC);
+        if (!fails && (!c->memory || c->fd < 0 || c->read_fd < 0))
                 abort();
         if (c->memory)
                 c->memory->n_bytes = c->n_bytes;
+}
+
+static void fake_release(struct backend *b, struct chore *c);
+
+static void fake_unmake(struct backend *b, struct chore *c) {
+        fake_release(b, c);
+        fd_close(&c->read_fd);
 }
 
 static void fake_release(struct backend *b, struct chore *c) {
@@ -129,6 +137,7 @@ static const struct backend_ops fake_ops = {
         .import = fake_import,
         .release = fake_release,
         .make = fake_make,
+        .unmake = fake_unmake,
         .run_chunk = fake_run_chunk,
         .fallback = fake_fallback,
 };

@@ -10,6 +10,45 @@ static struct chore make(struct backend *b, uint64_t n_bytes) {
         return c;
 }
 
+static void unmake(struct backend *b, struct chore *c) {
+        c->kind = CHORE_UNMAKE;
+        b->ops->unmake(b, c);
+        ck_assert_ptr_null(c->memory);
+        ck_assert_int_eq(c->read_fd, -1);
+}
+
+/* ... and nobody else has it. */
+static void unmake_all(struct backend *b, struct chore *c) {
+        unmake(b, c);
+        ck_assert_int_eq(c->fd, -1);
+}
+
+START_TEST(P18_who_has_a_descriptor_or_a_mapping_of_it_is_noticed) {
+        struct backend *b = new_backend();
+        struct chore c = make(b, PAGE);
+        char path[64];
+        ck_assert_msg(c.status == STATUS_OK, "%s", c.why);
+        int theirs = dup(c.read_fd);
+        unmake(b, &c);
+        ck_assert_int_ge(c.fd, 0);
+        void *map = mmap(NULL, PAGE, PROT_READ, MAP_SHARED, theirs, 0);
+        ck_assert_ptr_ne(map, MAP_FAILED);
+        snprintf(path, sizeof(path), "/proc/self/fd/%d", theirs);
+        int again = open(path, O_RDWR | O_CLOEXEC);
+        close(theirs);
+        unmake(b, &c);
+        ck_assert_int_ge(c.fd, 0);
+        munmap(map, PAGE);
+        if (again >= 0) {
+                unmake(b, &c);
+                ck_assert_int_ge(c.fd, 0);
+                close(again);
+        }
+        unmake_all(b, &c);
+        b->ops->free(b);
+}
+END_TEST
+
 START_TEST(P17_it_is_there_zero_and_ours_to_write) {
         struct backend *b = new_backend();
         struct chore c = make(b, 3 * PAGE);
@@ -23,7 +62,7 @@ START_TEST(P17_it_is_there_zero_and_ours_to_write) {
         uint8_t seen = 0;
         ck_assert_int_eq(pread(c.fd, &seen, 1, 5), 1);
         ck_assert_uint_eq(seen, 7);
-        release(b, &c);
+        unmake_all(b, &c);
         b->ops->free(b);
 }
 END_TEST
@@ -34,6 +73,8 @@ START_TEST(P17_nobody_else_can_write_punch_or_resize_it) {
         struct chore c = make(b, 2 * PAGE);
         char path[64];
         ck_assert_int_eq(c.status, STATUS_OK);
+        ck_assert_int_eq(pwrite(c.read_fd, "x", 1, 0), -1);
+        ck_assert_ptr_eq(mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, c.read_fd, 0), MAP_FAILED);
         ck_assert_ptr_eq(mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, c.fd, 0), MAP_FAILED);
         void *map = mmap(NULL, 2 * PAGE, PROT_READ, MAP_SHARED, c.fd, 0);
         ck_assert_ptr_ne(map, MAP_FAILED);
@@ -56,7 +97,7 @@ START_TEST(P17_nobody_else_can_write_punch_or_resize_it) {
         }
         ck_assert_int_eq(open(path, O_RDWR | O_TRUNC | O_CLOEXEC), -1);
         ck_assert_uint_eq(count_pages(c.fd), 2);
-        release(b, &c);
+        unmake_all(b, &c);
         b->ops->free(b);
 }
 END_TEST
@@ -84,7 +125,7 @@ START_TEST(whatever_fails_nothing_is_left) {
                 failing_call_at(0, 0);
                 if (!has_failed) {
                         ck_assert_int_eq(c.status, STATUS_OK);
-                        release(b, &c);
+                        unmake_all(b, &c);
                         break;
                 }
                 ck_assert_int_ne(c.status, STATUS_OK);
@@ -98,5 +139,6 @@ START_TEST(whatever_fails_nothing_is_left) {
 }
 END_TEST
 
-UNIT_MAIN("host-make", 20, P17_it_is_there_zero_and_ours_to_write, P17_nobody_else_can_write_punch_or_resize_it,
+UNIT_MAIN("host-make", 20, P18_who_has_a_descriptor_or_a_mapping_of_it_is_noticed,
+        P17_it_is_there_zero_and_ours_to_write, P17_nobody_else_can_write_punch_or_resize_it,
         what_the_host_does_not_have_is_refused_with_figures, whatever_fails_nothing_is_left)

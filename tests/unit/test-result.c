@@ -14,6 +14,7 @@ struct fixture {
         struct results *results;
         struct list chores;
         struct error err;
+        uint64_t now_ns;
 };
 
 static const struct quota_limits limits = { .descriptors = 10, .result_bytes = 1 << 20 };
@@ -70,12 +71,15 @@ static void do_chore(struct fixture *f, enum chore_kind kind, enum status status
         if (kind == CHORE_MAKE) {
                 c->status = status;
                 c->memory = status == STATUS_OK ? calloc(1, sizeof(*c->memory)) : NULL;
-                c->fd = status == STATUS_OK ? 77 : -1;
+                c->fd = status == STATUS_OK ? 76 : -1;
+                c->read_fd = status == STATUS_OK ? 77 : -1;
                 strcpy(c->why, status == STATUS_OK ? "" : "as told");
         } else {
                 free(c->memory);
+                c->memory = NULL;
+                c->fd = status == STATUS_OK ? -1 : c->fd; /* else somebody has it */
         }
-        result_chore_done(f->results, c, &f->chores);
+        result_chore_done(f->results, c, f->now_ns, &f->chores);
 }
 
 static struct msg_result expect_answer(struct fixture *f, uint32_t rank, enum status status) {
@@ -327,6 +331,39 @@ START_TEST(short_of_memory_nothing_is_left) {
 }
 END_TEST
 
+/* --- the memory --- */
+
+START_TEST(P18_memory_that_somebody_has_stays_charged_and_is_looked_at_again) {
+        struct fixture f;
+        set_up(&f);
+        make_for_all(&f);
+        end_all(&f);
+        ck_assert_uint_eq(results_next_ns(f.results), UINT64_MAX);
+        f.now_ns = 1000;
+        do_chore(&f, CHORE_UNMAKE, STATUS_BUSY);
+        ck_assert_ptr_null(first_of(&f));
+        for (uint64_t delay_ns = 10000000; delay_ns < UINT64_C(100000000000); delay_ns *= 2) {
+                uint64_t most = UINT64_C(60000000000);
+                ck_assert_uint_eq(results_next_ns(f.results), f.now_ns + (delay_ns < most ? delay_ns : most));
+                ck_assert_uint_eq(quota_used(f.quotas, 7, QUOTA_RESULT_BYTES), 2 * 8192);
+                results_expire(f.results, f.now_ns + 1, &f.chores);
+                ck_assert(list_is_empty(&f.chores));
+                f.now_ns = results_next_ns(f.results);
+                results_expire(f.results, f.now_ns, &f.chores);
+                ck_assert_uint_eq(results_next_ns(f.results), UINT64_MAX);
+                do_chore(&f, CHORE_UNMAKE, STATUS_BUSY);
+        }
+        const struct msg_make_result make = sums(); /* its name is free meanwhile */
+        ck_assert_int_eq(ask(&f, 0, &make), STATUS_OK);
+        results_end_session(f.results, 10, &f.chores);
+        do_chore(&f, CHORE_MAKE, STATUS_OK);
+        do_chore(&f, CHORE_UNMAKE, STATUS_OK);
+        results_expire(f.results, results_next_ns(f.results), &f.chores);
+        do_chore(&f, CHORE_UNMAKE, STATUS_OK);
+        tear_down(&f);
+}
+END_TEST
+
 /* --- slots --- */
 
 static void run(struct result *r, uint32_t expected, uint32_t n_holders) {
@@ -519,7 +556,8 @@ END_TEST
 UNIT_MAIN("result", 10, the_first_has_it_made_and_the_others_attach, who_differs_is_told_both_values,
         what_cannot_be_is_refused_and_costs_nothing, P18_descriptors_of_attachments_are_charged,
         a_making_that_fails_is_told_to_all_and_can_be_tried_again, who_asked_and_went_is_not_told,
-        short_of_memory_nothing_is_left, slots_go_in_turn_and_come_back_with_their_last_holder,
+        short_of_memory_nothing_is_left, P18_memory_that_somebody_has_stays_charged_and_is_looked_at_again,
+        slots_go_in_turn_and_come_back_with_their_last_holder,
         the_end_of_an_attachment_gives_back_what_it_holds, who_is_gone_when_the_run_ends_holds_nothing,
         A12_who_holds_what_and_for_how_long_is_told, a_half_that_names_it_keeps_it,
         P19_only_who_is_attached_can_name_it_and_only_inside_a_slot)

@@ -2,7 +2,13 @@
  *
  * The seal comes after our own mapping: from then on nobody can have a writable one, punch a hole, or change
  * the size, whatever descriptor he holds. So this memory needs no guard. fallocate before anything else:
- * running short is an error here and not a SIGBUS in a kernel. */
+ * running short is an error here and not a SIGBUS in a kernel.
+ *
+ * The seals keep us from freeing it too: the pages live as long as anybody has a descriptor or a mapping. So
+ * that nobody makes tuttid hold more than it is charged for, the end of it finds out whether anybody has. The
+ * kernel counts who has opened a file for reading and for writing, and grants a write lease (fcntl(2),
+ * F_SETLEASE) only to the one and only; memfd_create's own descriptor is not counted. So others get one that
+ * was opened for reading, over /proc, and whoever opens it anew is counted too. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -50,6 +56,13 @@ static int map(int fd, struct host_memory *m) {
         return 0;
 }
 
+/* Counted by the kernel, as memfd_create's own is not. */
+static int open_to_read(int fd) {
+        char path[32];
+        snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+        return open(path, O_RDONLY | O_CLOEXEC);
+}
+
 static int make(struct chore *chore, struct host_memory *m) {
         uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
         CLEANUP_FD int fd = make_memfd();
@@ -59,9 +72,13 @@ static int make(struct chore *chore, struct host_memory *m) {
         int r = fill(fd, m->n_map_bytes);
         if (r == 0)
                 r = map(fd, m);
-        if (r == 0)
-                chore->fd = fd_take(&fd);
-        return r;
+        if (r < 0)
+                return r;
+        chore->read_fd = open_to_read(fd);
+        if (chore->read_fd < 0)
+                return -errno;
+        chore->fd = fd_take(&fd);
+        return 0;
 }
 
 static enum status fail(struct chore *chore, int r) {
@@ -88,7 +105,7 @@ void host_make(struct backend *b, struct chore *chore) {
         (void)b;
         CLEANUP(host_memory_freep) struct host_memory *m = calloc(1, sizeof(*m));
         chore->memory = NULL;
-        chore->fd = -1;
+        chore->fd = chore->read_fd = -1;
         chore->why[0] = '\0';
         uint64_t available = memory_available_bytes();
         int r = !m || (available && chore->n_bytes > available) ? -ENOMEM : make(chore, m);
@@ -100,4 +117,24 @@ void host_make(struct backend *b, struct chore *chore) {
         m->is_writable = true;
         chore->memory = &take_pointer(m)->base;
         chore->status = STATUS_OK;
+}
+
+/* Where leases cannot be had at all, nobody is taken to have it. */
+static bool is_held_by_others(int fd) {
+        CLEANUP_FD int only = open_to_read(fd);
+        if (only < 0)
+                return errno == EMFILE || errno == ENFILE; /* not known now */
+        if (fcntl(only, F_SETLEASE, F_WRLCK) == 0)
+                return false; /* and closing it ends the lease */
+        return errno == EAGAIN;
+}
+
+void host_unmake(struct backend *b, struct chore *chore) {
+        (void)b;
+        if (chore->memory)
+                host_memory_free(host_memory_of(chore->memory));
+        chore->memory = NULL;
+        fd_close(&chore->read_fd);
+        if (!is_held_by_others(chore->fd))
+                fd_close(&chore->fd);
 }

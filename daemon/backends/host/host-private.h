@@ -42,6 +42,7 @@ void host_memory_free(struct host_memory *m);
 
 /* host-make.c */
 void host_make(struct backend *b, struct chore *chore);
+void host_unmake(struct backend *b, struct chore *chore);
 
 /* host-run.c */
 enum status host_run_chunk(struct backend *b, const struct plan *plan, uint64_t chunk, struct findings *found,

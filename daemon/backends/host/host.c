@@ -53,6 +53,7 @@ static const struct backend_ops host_ops = {
         .import = host_import,
         .release = host_release,
         .make = host_make,
+        .unmake = host_unmake,
         .run_chunk = host_run_chunk,
         .fallback = host_fallback,
 };
