@@ -1,5 +1,5 @@
 /* What the files of the conductor share: conductor.c (the turn and the corridor), conductor-requests.c (one
- * packet), conductor-collective.c (from sealed to told), conductor-queries.c (answers), conductor-rows.c
+ * packet), conductor-results.c (result objects), conductor-collective.c (from sealed to told), conductor-queries.c (answers), conductor-rows.c
  * (what is in them). */
 #pragma once
 
@@ -57,7 +57,9 @@ void conductor_handle_packet(struct conductor *c, struct session *s, struct pack
 void conductor_close_strangers(struct conductor *c, struct session *s, struct packet *packet);
 /* Goes on with a submission that waited for imports. */
 void conductor_handle_held(struct conductor *c, struct session *s);
-/* Gives a half's leases back and the half to its pool. */
+/* Gives back what up to *n of a half's entries hold, from the last one on; *n counts down. */
+void conductor_return_entries(struct conductor *c, struct half *half, uint32_t *n);
+/* ... of all of them, and the half to its pool. */
 void conductor_drop_half(struct conductor *c, struct half *half);
 
 /* Answers. A session that is gone is no error; one that reads nothing is ejected. */
@@ -78,6 +80,20 @@ void conductor_drop_query(struct session *s);
 /* Ends the session at the end of this turn with one last error packet. */
 void conductor_eject(struct conductor *c, struct session *s, enum status status, const char *format, ...)
         PRINTF_LIKE(4, 5);
+
+/* --- result objects (conductor-results.c) --- */
+
+void conductor_make_result(struct conductor *c, struct session *s, const struct request *r);
+enum status conductor_release_result(
+        struct conductor *c, struct session *s, const struct msg_release_result *ask);
+/* Tells whoever waited for an object. */
+void conductor_answer_results(struct conductor *c);
+/* The output of an entry names a result object: keeps it for this half, of which it must be the only one. */
+enum status conductor_use_result(struct conductor *c, struct half *half, struct entry *e, uint32_t rank);
+/* The slot that a sealed collective is written to; BUSY when none is free. */
+enum status conductor_take_slot(struct conductor *c, struct meeting *m, struct problem *problem);
+/* The collective has ended: with OK its contributors hold the slot. */
+void conductor_end_slot(struct conductor *c, struct meeting *m);
 
 /* Fills in what only the host knows of the replicas in an error: alive, stopped, dead. */
 void conductor_probe(struct conductor *c, const struct group *g, uint32_t n, struct replica_report *reports);

@@ -79,6 +79,10 @@ static bool write_groups_pending(struct row_writer *w, struct query *q) {
         return write_each(w, q, write_pending);
 }
 
+static bool write_groups_results(struct row_writer *w, struct query *q) {
+        return write_each(w, q, write_results);
+}
+
 static bool write_groups_members(struct row_writer *w, struct query *q) {
         return write_each(w, q, write_members);
 }
@@ -120,11 +124,12 @@ static bool write_dump(struct row_writer *w, struct query *q) {
         return !writer_is_tired(w);
 }
 
-#define MAX_PARTS 5
+#define MAX_PARTS 6
 
 /* NULL ends them. */
 static bool (*const parts[][MAX_PARTS])(struct row_writer *w, struct query *q) = {
-        [WHAT_STATUS] = { write_daemon, write_devices, write_groups, write_groups_pending },
+        [WHAT_STATUS] = { write_daemon, write_devices, write_groups, write_groups_pending,
+                write_groups_results },
         [WHAT_GROUPS] = { write_groups, write_ended_groups, write_groups_members },
         [WHAT_STATS] = { write_daemon, write_groups_stats },
         [WHAT_DUMP] = { write_dump },

@@ -8,11 +8,21 @@
 #include "base/fd.h"
 #include "base/log.h"
 
-void conductor_drop_half(struct conductor *c, struct half *half) {
-        for (uint32_t i = 0; i < half->signature.n_entries; i++) {
-                buffer_unlease(c->house.buffers, &half->entries[i].input, &c->chores);
-                buffer_unlease(c->house.buffers, &half->entries[i].output, &c->chores);
+void conductor_return_entries(struct conductor *c, struct half *half, uint32_t *n) {
+        for (; *n > 0 && half->n_checked > 0; (*n)--) {
+                struct entry *e = &half->entries[--half->n_checked];
+                buffer_unlease(c->house.buffers, &e->input, &c->chores);
+                buffer_unlease(c->house.buffers, &e->output, &c->chores);
+                if (half->object)
+                        result_end_use(c->house.results, &e->output, &c->chores);
         }
+        if (half->n_checked == 0)
+                half->object = NULL;
+}
+
+void conductor_drop_half(struct conductor *c, struct half *half) {
+        uint32_t all = UINT32_MAX;
+        conductor_return_entries(c, half, &all);
         rendezvous_half_free(c->house.rendezvous, half);
 }
 
@@ -20,7 +30,7 @@ void conductor_drop_half(struct conductor *c, struct half *half) {
 
 /* Takes a lease on every place that this replica reads or writes. */
 static enum status conductor_lease_entry(
-        struct conductor *c, const struct half *half, struct entry *e, uint32_t rank) {
+        struct conductor *c, struct half *half, struct entry *e, uint32_t rank) {
         uint64_t count;
         if (!entry_count(e, &count))
                 return error_set(&c->error, STATUS_INVALID, FIELD_SHAPE, "the shape has too many elements");
@@ -30,6 +40,12 @@ static enum status conductor_lease_entry(
                 if (status != STATUS_OK)
                         return status;
         }
+        if (e->destination == DESTINATION_SAME) {
+                e->output = e->input;
+                e->output.lease = NULL; /* it gets one of its own */
+        }
+        if (e->output.result != 0)
+                return conductor_use_result(c, half, e, rank);
         if (e->output.buffer != 0 && entry_has_destination(e, rank))
                 return buffer_lease(c->house.buffers, half->session, &e->output, BUFFER_WRITE, count,
                         dtype_bytes(entry_output_dtype(e)), &c->error);
@@ -356,6 +372,7 @@ static void conductor_handle_register(
 static void conductor_handle_goodbye(struct conductor *c, struct session *s) {
         /* All memberships leave in peace; the connection's own end follows by EOF. */
         s->is_leaving = true;
+        results_end_session(c->house.results, s->id, &c->chores);
         rendezvous_leave_all(c->house.rendezvous, s->id, c->now_ns, &c->outcome);
 }
 
@@ -374,7 +391,10 @@ static void conductor_dispatch(
         case REQUEST_SHRINK: conductor_handle_reform(c, s, r, REFORM_SHRINK); return;
         case REQUEST_QUERY: conductor_query(c, s, r->request, &r->query); return;
         case REQUEST_GOODBYE: conductor_handle_goodbye(c, s); return;
+        case REQUEST_MAKE_RESULT: conductor_make_result(c, s, r); return;
+        case REQUEST_RELEASE_RESULT: status = conductor_release_result(c, s, &r->release_result); break;
         case REQUEST_LEAVE:
+                results_end_membership(c->house.results, s->id, r->membership, &c->chores);
                 status = rendezvous_leave(rv, s->id, r->membership, c->now_ns, &c->outcome, err);
                 break;
         case REQUEST_ABORT:
@@ -392,8 +412,6 @@ static void conductor_dispatch(
         case REQUEST_START:
         case REQUEST_UNPREPARE:
         case REQUEST_OPEN_LANE:
-        case REQUEST_MAKE_RESULT:
-        case REQUEST_RELEASE_RESULT:
         case REQUEST_PAGES:
         case REQUEST_NONE:
                 error_init(err, STATUS_OK);

@@ -128,6 +128,7 @@ static void conductor_end_session(struct conductor *c, struct session *s, enum l
         conductor_drop_query(s);
         rendezvous_lose(c->house.rendezvous, s->id, loss, why, c->now_ns, &c->outcome);
         buffers_end_session(c->house.buffers, s->id, &c->chores);
+        results_end_session(c->house.results, s->id, &c->chores);
         uint64_t id = s->id;
         uint32_t uid = s->uid;
         int socket = session_take_socket(s);
@@ -152,11 +153,16 @@ static void conductor_end_ejected(struct conductor *c, struct session *s) {
         conductor_end_session(c, s, LOSS_EJECTED, s->eject_why);
 }
 
-/* An import or a release has ended. */
+/* A piece of memory work has ended. */
 static void conductor_chore_done(struct conductor *c, struct chore *chore) {
         struct buffer_news news;
         if (chore->kind == CHORE_THINK) {
                 conductor_planned(c, list_entry(chore, struct planning, chore));
+                return;
+        }
+        if (chore->kind == CHORE_MAKE || chore->kind == CHORE_UNMAKE) {
+                result_chore_done(c->house.results, chore, c->now_ns, &c->chores);
+                conductor_answer_results(c);
                 return;
         }
         if (!buffer_chore_done(c->house.buffers, chore, &c->chores, &news))
@@ -419,6 +425,8 @@ bool conductor_turn(struct conductor *c, uint64_t now_ns) {
         while (conductor_go_on_answering(c) && c->work < TURN_WORK);
         if (rendezvous_next_ns(c->house.rendezvous) <= now_ns)
                 rendezvous_expire(c->house.rendezvous, now_ns, &c->outcome);
+        if (results_next_ns(c->house.results) <= now_ns)
+                results_expire(c->house.results, now_ns, &c->chores);
         conductor_settle(c);
         conductor_give_back(c, c->is_draining ? UINT32_MAX : SLICE_ENTRIES);
         conductor_settle(c);
@@ -429,7 +437,10 @@ uint64_t conductor_next_ns(const struct conductor *c) {
         uint64_t a = rendezvous_next_ns(c->house.rendezvous), b = sessions_next_ns(c->house.sessions);
         if (!list_is_empty(&c->queries))
                 return c->now_ns;
-        return a < b ? a : b;
+        if (b < a)
+                a = b;
+        b = results_next_ns(c->house.results);
+        return b < a ? b : a;
 }
 
 void conductor_drain(struct conductor *c) {

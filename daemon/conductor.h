@@ -19,6 +19,7 @@
 #include "quota.h"
 #include "recorder.h"
 #include "rendezvous.h"
+#include "result.h"
 #include "session.h"
 #include "stats.h"
 
@@ -31,6 +32,7 @@ struct house {
         struct listener *listener;
         struct sessions *sessions;
         struct buffers *buffers;
+        struct results *results;
         struct rendezvous *rendezvous;
         struct planner *planner;
         struct engine *engine;

@@ -90,6 +90,9 @@ static const struct config_key keys[] = {
         { "quota.recorder-bytes", FIELD(quota.recorder_bytes), .rule.type = VALUE_BYTES, .rule.min = 65536,
                 .rule.max = UINT64_C(1) << 40, .preset = "64 MiB",
                 .help = "Memory for the flight records of one user's groups; at the limit fewer are kept." },
+        { "quota.result-bytes", FIELD(quota.result_bytes), .rule.type = VALUE_BYTES,
+                .rule.max = UINT64_C(1) << 50, .preset = "1 GiB",
+                .help = "Memory of the result objects of one user, which tuttid provides; 0 allows none." },
 };
 
 static void *field_of(const struct config_key *k, struct config *c) {

@@ -18,7 +18,7 @@
 enum isa { ISA_AUTO, ISA_SCALAR, ISA_AVX2, ISA_AVX512 };
 
 struct quota_limits {
-        uint64_t connections, descriptors, mapped_bytes, pending, groups, recorder_bytes;
+        uint64_t connections, descriptors, mapped_bytes, pending, groups, recorder_bytes, result_bytes;
 };
 
 struct config {

@@ -149,10 +149,15 @@ bool plan_next_piece(const struct plan *p, uint64_t chunk, uint32_t *cursor, str
 
 static void print_operands(const struct operand *operands, uint32_t n, bool has_weights, struct text *t) {
         for (uint32_t i = 0; i < n; i++) {
-                text_add(t, "%sR%u b%llu+%llu", i ? ", " : "", operands[i].rank,
-                        (unsigned long long)operands[i].buffer, (unsigned long long)operands[i].offset_bytes);
+                const struct operand *o = &operands[i];
+                text_add(t, "%s", i ? ", " : "");
+                if (o->result)
+                        text_add(t, "result %llu", (unsigned long long)o->result);
+                else
+                        text_add(t, "R%u b%llu", o->rank, (unsigned long long)o->buffer);
+                text_add(t, "+%llu", (unsigned long long)o->offset_bytes);
                 if (has_weights)
-                        text_add(t, " *%g", operands[i].weight);
+                        text_add(t, " *%g", o->weight);
         }
 }
 

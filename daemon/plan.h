@@ -29,6 +29,7 @@ struct operand {
         struct memory *memory; /* the backend's; never opened here */
         uint64_t offset_bytes; /* in it */
         uint64_t buffer;       /* id, for printing */
+        uint64_t result;       /* the same of a result object; 0: none */
         uint32_t rank;
         double weight; /* of an input, where the step has weights */
 };

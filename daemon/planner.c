@@ -84,7 +84,10 @@ static bool is_same_range(const struct place *a, const struct place *b) {
                a->span.n_bytes == b->span.n_bytes;
 }
 
+/* A result object is one place for all halves: the first one's stands for it. */
 static bool is_written(const struct problem *problem, uint32_t half, const struct entry *e) {
+        if (e->output.object)
+                return half == 0 && e->output.span.n_bytes > 0;
         return e->output.buffer && e->output.span.n_bytes > 0 &&
                entry_has_destination(e, problem->ranks[half]);
 }
@@ -203,23 +206,33 @@ static const struct place *place_of(const struct problem *problem, const struct 
         return r->is_read ? &entry->input : &entry->output;
 }
 
+/* "bytes 0..63 of R1's buffer 2" */
+static void print_range(const struct problem *problem, const struct range *r, struct text *t) {
+        const struct place *place = place_of(problem, r);
+        text_add(t, "bytes %llu..%llu of ", (unsigned long long)r->begin, (unsigned long long)r->end - 1);
+        if (place->result)
+                text_add(t, "a slot of the result object %llu", (unsigned long long)place->result);
+        else
+                text_add(t, "R%u's buffer %llu", problem->ranks[r->half], (unsigned long long)place->buffer);
+}
+
 static enum status refuse_overlap(const struct problem *problem, const struct range *output,
         const struct range *other, struct error *err) {
         unsigned int rank = problem->ranks[output->half], other_rank = problem->ranks[other->half];
+        char buf[192];
+        struct text t;
 
+        text_init(&t, buf, sizeof(buf));
+        print_range(problem, output, &t);
+        text_add(&t, " and ");
+        print_range(problem, other, &t);
         error_init(err, STATUS_INVALID);
         err->entry = output->entry;
         err->rank = rank;
         return error_set(err, STATUS_INVALID, FIELD_OVERLAP,
-                "output of R%u (entry %u) overlaps the %s of R%u (entry %u): "
-                "bytes %llu..%llu of R%u's buffer %llu and bytes %llu..%llu of R%u's buffer %llu share "
-                "memory. "
+                "output of R%u (entry %u) overlaps the %s of R%u (entry %u): %s share memory. "
                 "An output may share it only with its own replica's input of the same entry, exactly",
-                rank, output->entry, other->is_read ? "input" : "output", other_rank, other->entry,
-                (unsigned long long)output->begin, (unsigned long long)output->end - 1, rank,
-                (unsigned long long)place_of(problem, output)->buffer, (unsigned long long)other->begin,
-                (unsigned long long)other->end - 1, other_rank,
-                (unsigned long long)place_of(problem, other)->buffer);
+                rank, output->entry, other->is_read ? "input" : "output", other_rank, other->entry, buf);
 }
 
 static enum status refuse_kind(const struct problem *problem, struct error *err) {

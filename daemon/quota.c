@@ -25,6 +25,7 @@ const char *quota_name(enum quota quota) {
         case QUOTA_PENDING: return "pending";
         case QUOTA_GROUPS: return "groups";
         case QUOTA_RECORDER_BYTES: return "recorder-bytes";
+        case QUOTA_RESULT_BYTES: return "result-bytes";
         case N_QUOTA: break;
         }
         return "?";
@@ -40,6 +41,7 @@ int quotas_new(struct quotas **ret, const struct quota_limits *limits) {
         q->limits[QUOTA_PENDING] = limits->pending;
         q->limits[QUOTA_GROUPS] = limits->groups;
         q->limits[QUOTA_RECORDER_BYTES] = limits->recorder_bytes;
+        q->limits[QUOTA_RESULT_BYTES] = limits->result_bytes;
         *ret = q;
         return 0;
 }

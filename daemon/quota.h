@@ -22,6 +22,7 @@ enum quota {
         QUOTA_PENDING,
         QUOTA_GROUPS,
         QUOTA_RECORDER_BYTES,
+        QUOTA_RESULT_BYTES,
         N_QUOTA,
 };
 

@@ -68,6 +68,7 @@ struct half {
         uint64_t timeout_ns;   /* of the call; 0: none */
         struct entry *entries; /* [signature.n_entries] */
         uint32_t capacity;     /* of entries */
+        struct result *object; /* the conductor's: the one that its outputs name, or NULL */
         uint64_t held_ns;      /* waited for its buffers before it was submitted; its deadline counts it */
         uint32_t n_checked;    /* entries that the conductor has looked at */
         struct sip digest;     /* of the first n_digested entries, where there are many */
@@ -111,6 +112,8 @@ struct meeting {
         struct alarm deadline;
         struct list group_link, outcome_link;
         void *task;        /* the conductor's, while SEALED */
+        bool has_slot;     /* the conductor's: of the result object that the halves name */
+        uint32_t slot;
         UT_hash_handle hh; /* by group and key */
         struct meeting_key hash_key;
         uint32_t hash_key_bytes;

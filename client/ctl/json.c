@@ -164,6 +164,30 @@ static json_t *json_replica(const struct tutti_replica *r) {
         return j;
 }
 
+json_t *json_result(const struct tutti_row_result *r) {
+        json_t *j = json_object(), *holders = json_array();
+
+        for (uint32_t i = 0; i < r->n_holders; i++) {
+                const struct tutti_holder *h = &r->holders[i];
+                json_t *holder = json_object();
+
+                json_put(&holder, "rank", json_count(h->rank));
+                json_put(&holder, "pid", h->pid ? json_count(h->pid) : json_null());
+                json_put(&holder, "state", json_text(tutti_process_state_name(h->state)));
+                json_put(&holder, "results", json_count(h->n_slots));
+                json_put(&holder, "oldest_age_ns", json_count(h->oldest_age_ns));
+                json_add(&holders, holder);
+        }
+        json_put(&j, "name", json_text(r->name));
+        json_put(&j, "device", json_text(r->device));
+        json_put(&j, "slot_bytes", json_count(r->size_bytes));
+        json_put(&j, "slots", json_count(r->n_slots));
+        json_put(&j, "free_slots", json_count(r->n_free));
+        json_put(&j, "attached", json_count(r->n_attached));
+        json_put(&j, "holders", holders);
+        return j;
+}
+
 json_t *json_pending(const struct tutti_row_pending *p) {
         json_t *j = json_object(), *replicas = json_array();
 

@@ -152,6 +152,38 @@ static void print_missing(const struct page *page, const struct tutti_row_pendin
                 print_missing_line(page, &rest, p->n_replicas == 0);
 }
 
+/* Who keeps results to itself: worth a line when no slot is left for the next, or after a while. */
+static void print_holder(const struct page *page, const struct tutti_row_result *r,
+        const struct tutti_holder *h) {
+        struct line l = { 0 };
+
+        line_add(&l, "R%u (pid ", h->rank);
+        if (h->pid)
+                line_add(&l, "%u, ", h->pid);
+        else
+                line_add(&l, "?, ");
+        line_add(&l, "%s) holds %u result%s of \"", tutti_process_state_name(h->state), h->n_slots,
+                h->n_slots == 1 ? "" : "s");
+        line_add_safe(&l, r->name);
+        line_add(&l, "\", oldest %s; %u of %u free", duration(h->oldest_age_ns).s, r->n_free, r->n_slots);
+        fputs("  ", page->out);
+        page_label(page, r->n_free ? TONE_PLAIN : TONE_BAD, "HOLDING ", 8);
+        page_wrap(page, 10, 10, l.s);
+}
+
+static void print_holders(const struct status_view *v, const struct page *page,
+        const struct tutti_row_group *g) {
+        const struct tutti_row *row = NULL;
+
+        while ((row = rows_next_of(v->status, TUTTI_ROW_RESULT, g->job, g->group, row)))
+                for (uint32_t i = 0; i < row->result.n_holders; i++) {
+                        const struct tutti_holder *h = &row->result.holders[i];
+
+                        if (row->result.n_free == 0 || h->oldest_age_ns >= WAITING_NS)
+                                print_holder(page, &row->result, h);
+                }
+}
+
 static void line_add_pending(
         struct line *l, const struct tutti_row_group *g, const struct tutti_row_pending *p) {
         line_add(l, "  %s ", kind_text(p->kind).s);
@@ -252,6 +284,7 @@ static void print_group(const struct status_view *v, const struct page *page, co
                 LABEL_COLUMNS, l.s);
         if (waits)
                 print_missing(page, oldest);
+        print_holders(v, page, g);
 }
 
 /* Wide enough for the names there are, so that columns meet; a very long name runs over. */
@@ -311,13 +344,17 @@ void status_print(const struct status_view *v, const struct page *page) {
 static json_t *group_with_pending(const struct status_view *v, const struct tutti_row_group *g) {
         const struct tutti_row_member *latest = rows_latest_member(v->stats, g->job, g->group);
         const struct tutti_row *row = NULL;
-        json_t *j = json_group(g), *pending = json_array();
+        json_t *j = json_group(g), *pending = json_array(), *results = json_array();
 
         while ((row = rows_next_of(v->status, TUTTI_ROW_PENDING, g->job, g->group, row)))
                 json_add(&pending, json_pending(&row->pending));
         json_put(&j, "latest_rank", latest ? json_count(latest->rank) : json_null());
         json_put(&j, "latest_lateness_p50_ns", latest ? json_count(latest->lateness_p50_ns) : json_null());
+        row = NULL;
+        while ((row = rows_next_of(v->status, TUTTI_ROW_RESULT, g->job, g->group, row)))
+                json_add(&results, json_result(&row->result));
         json_put(&j, "oldest_pending", pending);
+        json_put(&j, "results", results);
         return j;
 }
 

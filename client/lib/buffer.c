@@ -3,7 +3,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include "lib/available.h"
+#include "base/available.h"
 #include "lib/region.h"
 
 /* --- going --- */

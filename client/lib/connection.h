@@ -28,6 +28,7 @@ enum call_type {
         CALL_WELCOME,
         CALL_JOIN,
         CALL_ROWS,
+        CALL_OBJECT,
         CALL_WORK,
 };
 
@@ -42,6 +43,7 @@ struct call {
         struct failure *failure; /* when ended with other than OK; NULL: no memory for it */
         struct msg_joined joined;
         struct answer *answer; /* CALL_ROWS: collects */
+        struct object_made *made; /* CALL_OBJECT: takes what was made */
 };
 
 /* A thread that waits for a call; on its stack. */
@@ -78,7 +80,8 @@ struct tutti {
         struct failure *lost;         /* NULL: no memory for it */
         struct failure *last_words;   /* an ejection, which the end of file will follow */
         const struct page_slot *page; /* of tuttid, read-only */
-        struct list groups, buffers, regions, dead_regions;
+        struct list groups, buffers, regions, dead_regions, objects;
+        uint32_t n_unwanted; /* slots of objects that are to be given back */
         struct list works, spare_works;
         uint64_t next_region;
 

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include "base/fd.h"
 #include "lib/answer.h"
+#include "lib/object.h"
 #include "lib/work.h"
 
 /* Replies come about in the order of their requests, so the oldest are looked at first. */
@@ -69,6 +70,12 @@ static const char *take_body(
         case CALL_ROWS:
                 if (reply->type == REPLY_ROWS)
                         answer_add(call->answer, reply->rows.rows, reply->rows.n_rows);
+                return NULL;
+        case CALL_OBJECT:
+                if (reply->type != REPLY_RESULT || packet->n_fds != 1)
+                        return "no memory in the answer to a result object";
+                call->made->result = reply->result;
+                call->made->fd = fd_take(&packet->fds[0]);
                 return NULL;
         case CALL_WORK:
                 if (reply->type != REPLY_DONE)

@@ -2,6 +2,7 @@
 
 #include <string.h>
 #include "lib/arguments.h"
+#include "lib/object.h"
 #include "lib/region.h"
 
 /* An entry under check: the caller's, copied, and what it becomes. */
@@ -11,6 +12,7 @@ struct draft {
         struct entry *entry;
         struct tutti_buffer *uses[2];
         uint32_t n_uses;
+        struct tutti_object *object; /* where the output goes; NULL: to a buffer */
         struct error *err;
 };
 
@@ -22,6 +24,19 @@ static enum status refuse_value_size(struct draft *d, const char *what, const st
                 given->struct_size);
 }
 
+static enum status take_object(struct draft *d, const char *what, const struct tutti_value *v) {
+        if (what[0] == 'i')
+                return refuse(d->err, STATUS_INVALID, FIELD_BUFFER,
+                        "the input is a result object; a result object is for outputs, copy it to a buffer");
+        if (v->buffer)
+                return refuse(d->err, STATUS_INVALID, FIELD_BUFFER,
+                        "the output has a buffer and a result object; leave one of them out");
+        if (v->object->t != d->half->g->t || v->object->membership != d->half->g->membership)
+                return refuse(d->err, STATUS_INVALID, FIELD_BUFFER,
+                        "the result object \"%s\" was made by another membership", v->object->name);
+        return STATUS_OK;
+}
+
 static enum status take_value(
         struct draft *d, const char *what, const struct tutti_value *given, struct tutti_value *ret) {
         if (!given)
@@ -31,6 +46,8 @@ static enum status take_value(
         if (ret->n_dims > TUTTI_MAX_DIMS)
                 return refuse(d->err, STATUS_LIMIT, FIELD_SHAPE,
                         "the %s has %u dimensions, at most %d may be", what, ret->n_dims, TUTTI_MAX_DIMS);
+        if (ret->object)
+                return take_object(d, what, ret);
         if (!ret->buffer)
                 return refuse(d->err, STATUS_INVALID, FIELD_BUFFER, "the %s has no buffer", what);
         if (ret->buffer->t != d->half->g->t)
@@ -44,19 +61,25 @@ static enum status place_value(
         struct draft *d, const char *what, const struct tutti_value *v, struct place *ret) {
         struct entry like = { .n_dims = v->n_dims };
         struct span span;
-        uint64_t n = 0;
-        CHECK(v->buffer); /* take_value has looked */
+        uint64_t n = 0, limit_bytes = v->object ? v->object->slot_bytes : v->buffer->n_bytes;
         memcpy(like.shape, v->shape, v->n_dims * sizeof(*v->shape));
         size_t element_bytes = dtype_bytes((enum dtype)v->dtype);
         if (!entry_count(&like, &n))
                 return refuse(d->err, STATUS_LIMIT, FIELD_SHAPE,
                         "the %s has more elements than 63 bits can count", what);
-        if (element_bytes && !span_make(v->offset, n, element_bytes, v->buffer->n_bytes, &span))
+        if (element_bytes && !span_make(v->offset, n, element_bytes, limit_bytes, &span))
                 return refuse(d->err, STATUS_INVALID, FIELD_OFFSET,
                         "the %s, %llu elements of %zu bytes from offset %zu on, is not aligned to its "
                         "elements "
-                        "or does not fit into its buffer of %zu bytes",
-                        what, (unsigned long long)n, element_bytes, v->offset, v->buffer->n_bytes);
+                        "or does not fit into its %s of %llu bytes",
+                        what, (unsigned long long)n, element_bytes, v->offset, v->object ? "slot" : "buffer",
+                        (unsigned long long)limit_bytes);
+        if (v->object) {
+                ret->result = v->object->id;
+                ret->offset_bytes = v->offset;
+                d->object = v->object;
+                return STATUS_OK;
+        }
         ret->buffer = v->buffer->region->id;
         ret->offset_bytes = v->buffer->block.offset_bytes + v->offset;
         d->uses[d->n_uses++] = v->buffer;
@@ -88,9 +111,15 @@ static enum status take_destinations(struct draft *d, const struct tutti_destina
                 e->destination = DESTINATION_RANKS;
                 memcpy(&e->destination_ranks, &given->ranks, sizeof(e->destination_ranks));
                 return STATUS_OK;
+        case TUTTI_TO_DEVICE:
+                e->destination = DESTINATION_DEVICE;
+                e->destination_device = device_parse(given->device ? given->device : "?");
+                return STATUS_OK;
+        case TUTTI_TO_SAME: e->destination = DESTINATION_SAME; return STATUS_OK;
         }
         return refuse(d->err, STATUS_INVALID, FIELD_DESTINATIONS,
-                "say who receives the result: TUTTI_TO_ALL, TUTTI_TO_RANK or TUTTI_TO_RANKS");
+                "say who receives the result: TUTTI_TO_ALL, TUTTI_TO_RANK, TUTTI_TO_RANKS, TUTTI_TO_DEVICE or "
+                "TUTTI_TO_SAME");
 }
 
 static bool is_equal_shape(const struct tutti_value *a, const struct tutti_value *b) {
@@ -129,6 +158,14 @@ static enum status draft_output_dtype(struct draft *d, const struct tutti_value 
         return STATUS_OK;
 }
 
+/* Its output is the input; who says so twice has said nothing wrong. */
+static enum status refuse_output_of_same(struct draft *d, const struct tutti_entry *given) {
+        if (!given->output || given->output == given->input)
+                return STATUS_OK;
+        return refuse(d->err, STATUS_INVALID, FIELD_DESTINATIONS,
+                "TUTTI_TO_SAME writes each result over its input; leave the output NULL");
+}
+
 /* An output is taken only where this rank receives; that it is missing there, tuttid finds. */
 static enum status draft_values(struct draft *d, const struct tutti_entry *given) {
         const struct half *h = d->half;
@@ -139,7 +176,10 @@ static enum status draft_values(struct draft *d, const struct tutti_entry *given
                 if (status != STATUS_OK)
                         return status;
         }
-        bool receives = entry_has_destination(d->entry, h->g->rank);
+        enum destination to = d->entry->destination;
+        if (to == DESTINATION_SAME)
+                return refuse_output_of_same(d, given);
+        bool receives = to == DESTINATION_DEVICE || entry_has_destination(d->entry, h->g->rank);
         if (reads && (!receives || !given->output))
                 return draft_output_dtype(d, given->output);
         return draft_output(d, given->output, reads);
@@ -151,6 +191,7 @@ static enum status draft_entry(struct draft *d, uint32_t i) {
         const void *at = (const char *)h->entries + i * h->stride_bytes;
         memset(d->entry, 0, sizeof(*d->entry));
         d->n_uses = 0;
+        d->object = NULL;
         bool is_known = arguments_copy(&given, sizeof(given), at, h->stride_bytes);
         if (!is_known || given.struct_size != h->stride_bytes)
                 return refuse(d->err, STATUS_INVALID, FIELD_ENTRIES,
@@ -222,6 +263,22 @@ static enum status no_memory_for_uses(struct error *err) {
                 "the list of the buffers in use does not fit into memory");
 }
 
+/* What the entry names stays until the work has ended. */
+static enum status keep_uses(struct draft *d, struct tutti_work *w) {
+        for (uint32_t u = 0; u < d->n_uses; u++)
+                if (!work_uses(w, d->uses[u]))
+                        return no_memory_for_uses(d->err);
+        if (!d->object)
+                return STATUS_OK;
+        if (w->object && w->object != d->object)
+                return refuse(d->err, STATUS_INVALID, FIELD_DESTINATIONS,
+                        "one collective goes to one result object, and this one names \"%s\" and \"%s\"; use "
+                        "two batches",
+                        w->object->name, d->object->name);
+        work_uses_object(w, d->object);
+        return STATUS_OK;
+}
+
 enum status half_check(const struct half *h, struct tutti_work *w, struct half_options *ret_options,
         struct entry *ret_only, struct error *err) {
         enum status status = take_options(h, ret_options, err);
@@ -230,9 +287,8 @@ enum status half_check(const struct half *h, struct tutti_work *w, struct half_o
         struct draft d = { .half = h, .entry = ret_only, .err = err };
         for (uint32_t i = 0; status == STATUS_OK && i < h->n_entries; i++) {
                 status = draft_entry(&d, i);
-                for (uint32_t u = 0; status == STATUS_OK && u < d.n_uses; u++)
-                        if (!work_uses(w, d.uses[u]))
-                                status = no_memory_for_uses(err);
+                if (status == STATUS_OK)
+                        status = keep_uses(&d, w);
                 if (status != STATUS_OK)
                         err->entry = (int32_t)i;
         }

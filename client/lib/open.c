@@ -14,6 +14,7 @@
 #include "lib/connection.h"
 #include "lib/environment.h"
 #include "lib/group.h"
+#include "lib/object.h"
 #include "lib/region.h"
 #include "lib/work.h"
 
@@ -255,6 +256,7 @@ static void free_all(struct tutti *t) {
         groups_free(t);
         buffers_free(t);
         regions_free(t);
+        objects_free(t);
         connection_free(t);
 }
 

@@ -56,7 +56,7 @@ static inline const struct failure *region_refusal(const struct region *r) {
 
 /* Unmaps and frees; tells nobody. */
 void region_free(struct region *r);
-/* Unregisters and frees what is dead. Not under any lock. */
+/* Unregisters and frees what is dead, also what nobody wants of result objects. Not under any lock. */
 void regions_reap(struct tutti *t);
 void regions_free(struct tutti *t);
 

@@ -4,6 +4,7 @@
 #include <string.h>
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "lib/object.h"
 #include "lib/region.h"
 
 /* --- life --- */
@@ -29,7 +30,7 @@ struct tutti_work *work_new(struct tutti *t) {
         if (!w)
                 return NULL;
         call_init(&w->call, CALL_WORK);
-        w->is_detached = false;
+        w->is_detached = w->is_seen = false;
         w->n_uses = 0;
         return w;
 }
@@ -52,14 +53,31 @@ bool work_uses(struct tutti_work *w, struct tutti_buffer *b) {
         return true;
 }
 
+void work_uses_object(struct tutti_work *w, struct tutti_object *o) {
+        if (w->object == o)
+                return;
+        CHECK(!w->object);
+        pthread_mutex_lock(&w->t->lock);
+        object_use(o);
+        pthread_mutex_unlock(&w->t->lock);
+        w->object = o;
+}
+
 static void end_uses(struct tutti_work *w) {
         for (uint32_t i = 0; i < w->n_uses; i++)
                 buffer_end_use(w->uses[i]);
         w->n_uses = 0;
 }
 
+/* Under `lock`. */
+static void let_go_of_object(struct tutti_work *w) {
+        if (w->object)
+                object_end_use(take_pointer(w->object));
+}
+
 static void make_spare(struct tutti_work *w) {
         end_uses(w);
+        let_go_of_object(w);
         call_deinit(&w->call);
         failure_unref(take_pointer(w->refusal));
         list_unlink(&w->node);
@@ -74,6 +92,7 @@ void work_drop(struct tutti_work *w) {
 }
 
 static void work_free_memory(struct tutti_work *w) {
+        let_go_of_object(w);
         call_deinit(&w->call);
         failure_unref(w->refusal);
         list_unlink(&w->node);
@@ -123,13 +142,23 @@ static void explain_buffer(struct tutti_work *w) {
         }
 }
 
+/* Nobody knows which slot the result is in, so nobody will give it back. Under `lock`. */
+static void give_back_unseen(const struct tutti_work *w) {
+        if (w->object && w->call.status == STATUS_OK && !w->is_seen)
+                object_give_back(w->object, w->done.slot);
+}
+
 void work_end(struct tutti *t, struct call *call) {
         struct tutti_work *w = work_of(call);
         prefer_own_refusal(w);
         explain_buffer(w);
+        if (w->object && w->call.status == STATUS_OK)
+                object_hold(w->object, &w->done);
         end_uses(w);
-        if (w->is_detached)
+        if (w->is_detached) {
+                give_back_unseen(w);
                 make_spare(w);
+        }
 }
 
 /* --- waiting --- */
@@ -144,9 +173,10 @@ uint64_t deadline_in(double seconds) {
         return __builtin_add_overflow(now, ns, &at) ? WAIT_FOREVER : at;
 }
 
-static enum status status_of_wait(const struct tutti_work *w, enum wait_end end) {
+/* Under `lock`. */
+static enum status status_of_wait(struct tutti_work *w, enum wait_end end) {
         switch (end) {
-        case WAIT_ENDED: return w->call.status;
+        case WAIT_ENDED: w->is_seen = true; return w->call.status;
         case WAIT_CANCELLED: return STATUS_CANCELLED;
         case WAIT_TIME:
         case WAIT_GOES_ON: break;
@@ -183,7 +213,7 @@ enum tutti_status tutti_work_test(struct tutti_work *w) {
         pthread_mutex_lock(&t->lock);
         if (!w->call.is_ended)
                 connection_take_in(t);
-        enum status status = w->call.is_ended ? w->call.status : STATUS_PENDING;
+        enum status status = status_of_wait(w, w->call.is_ended ? WAIT_ENDED : WAIT_TIME);
         pthread_mutex_unlock(&t->lock);
         regions_reap(t);
         return (enum tutti_status)status;
@@ -228,6 +258,7 @@ void work_show_result(const struct tutti_work *w, struct tutti_result *ret) {
                 .last_rank = done->last_rank,
                 .numerics = show_finding(&done->found.numerics),
                 .overflow = show_finding(&done->found.overflow),
+                .slot = done->slot,
         };
 }
 
@@ -250,10 +281,12 @@ void tutti_work_free(struct tutti_work *w) {
                 return;
         struct tutti *t = w->t;
         pthread_mutex_lock(&t->lock);
-        if (w->call.is_ended)
+        if (w->call.is_ended) {
+                give_back_unseen(w);
                 make_spare(w);
-        else
+        } else {
                 w->is_detached = true;
+        }
         pthread_mutex_unlock(&t->lock);
         regions_reap(t);
 }

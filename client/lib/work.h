@@ -13,10 +13,12 @@ struct tutti_work {
         struct list node;
         struct tutti *t;
         bool is_detached;
+        bool is_seen;               /* somebody was told how it ended */
         struct failure *refusal;    /* what the library itself found wrong with this half */
         struct msg_done done;       /* when ended with OK */
         struct tutti_buffer **uses; /* kept from going until it ends */
         uint32_t n_uses, capacity;
+        struct tutti_object *object; /* where its result goes; NULL: to buffers. Kept until it is freed */
 };
 
 static inline struct tutti_work *work_of(const struct call *call) {
@@ -27,6 +29,8 @@ static inline struct tutti_work *work_of(const struct call *call) {
 struct tutti_work *work_new(struct tutti *t);
 /* Keeps the buffer until the work has ended; false: no memory. Before it is sent. */
 bool work_uses(struct tutti_work *w, struct tutti_buffer *b) MUST_USE;
+/* Keeps the object likewise. Before it is sent. */
+void work_uses_object(struct tutti_work *w, struct tutti_object *o);
 /* Only while nothing is under way for it. Takes `lock`. */
 void work_drop(struct tutti_work *w);
 /* Called by call_end, under `lock`. */

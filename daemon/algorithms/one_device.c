@@ -1,9 +1,9 @@
 /* Every input where it lies, one fused pass in rank order, the result written once to each destination.
  *
  * A reduction is one REDUCE step per entry, a broadcast one COPY step, a barrier nothing. Entries that have
- * no elements, or that nobody receives and nothing looks at, make no step. The device is CPU:0 whatever
- * n_devices says: all host devices reach the same memory, and a destination that names a device is not
- * accepted yet, so there is nothing that would prefer another one. */
+ * no elements, or that nobody receives and nothing looks at, make no step. All host devices reach the same
+ * memory, so the device is the problem's: CPU:0, or the one where its result object lives. A result object is
+ * one place for all halves: it is written once. */
 #include "algorithms/algorithm.h"
 
 #include <errno.h>
@@ -31,9 +31,22 @@ static struct operand operand_at(const struct place *place, uint32_t rank) {
         };
 }
 
+/* An output, which may lie in a slot of a result object. */
+static struct operand output_at(const struct problem *problem, uint32_t i, uint32_t e) {
+        const struct place *place = &problem->entries[i][e].output;
+        struct operand o = operand_at(place, problem->ranks[i]);
+        if (place->object) {
+                o.result = place->result;
+                o.offset_bytes += problem->slot_offset_bytes;
+        }
+        return o;
+}
+
 /* Whether the half number `i` receives entry `e` in a place other than `source` (NULL: anywhere). */
 static bool is_output(const struct problem *problem, uint32_t i, uint32_t e, const struct place *source) {
         const struct entry *entry = &problem->entries[i][e];
+        if (entry->output.object)
+                return i == 0;
         return entry->output.buffer && entry_has_destination(entry, problem->ranks[i]) &&
                !(source && is_same_place(source, &entry->output));
 }
@@ -49,7 +62,7 @@ static void fill_outputs(
         const struct problem *problem, uint32_t e, const struct place *source, struct operand *outputs) {
         for (uint32_t i = 0; i < problem->n_ranks; i++)
                 if (is_output(problem, i, e, source))
-                        *outputs++ = operand_at(&problem->entries[i][e].output, problem->ranks[i]);
+                        *outputs++ = output_at(problem, i, e);
 }
 
 /* The step of entry `e`: it reads the halves first .. first + n_inputs - 1. */
@@ -107,7 +120,7 @@ static int one_device_build(const struct problem *problem, struct plan *plan) {
 
         plan->algorithm = algorithm_one_device.name;
         plan->order = ORDER_RANK;
-        plan->device = 0;
+        plan->device = problem->device;
         for (uint32_t e = 0; e < problem->signature->n_entries; e++) {
                 int r = is_broadcast ? build_broadcast(problem, e, plan) : build_reduce(problem, e, plan);
                 if (r < 0)

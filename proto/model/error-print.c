@@ -32,6 +32,12 @@ static void print_busy(const struct error *e, struct text *t) {
                 say_report(&e->replicas[i], t);
                 text_add(t, ".");
         }
+        if (e->has_key && e->field == FIELD_DESTINATIONS) { /* no slot of a result object is free */
+                say_end(e, "Release results before you submit: hold none but the latest, one less than there are "
+                           "slots.",
+                        t);
+                return;
+        }
         text_add(t, "\n%s",
                 e->has_key ? "Wait until it has ended; it goes on unharmed."
                            : "End what is in the way, or wait until it has ended, and try again.");

@@ -236,6 +236,30 @@ static enum status refuse_outside(const struct half_view *v, uint32_t rank) {
                 rank, v->world_size, v->world_size - 1);
 }
 
+/* Whether there is such a device, and the object lives there, tuttid finds when it looks for the object. */
+static enum status check_device(const struct half_view *v, const struct entry *e) {
+        if (e->output.result)
+                return STATUS_OK;
+        return error_set(v->err, STATUS_INVALID, FIELD_DESTINATIONS,
+                "what goes to a device goes into a result object that lives there: name one as the output");
+}
+
+static enum status check_same(const struct half_view *v, const struct entry *e) {
+        if (!is_reduction(v->signature->kind))
+                return error_set(v->err, STATUS_INVALID, FIELD_DESTINATIONS,
+                        "\"same\" is where the value lives; a %s has an input at its root alone: name all, a "
+                        "rank or a set of ranks",
+                        kind_name(v->signature->kind));
+        if (place_is_there(&e->output))
+                return error_set(v->err, STATUS_INVALID, FIELD_DESTINATIONS,
+                        "\"same\" writes each result over its input; leave the output out");
+        if (entry_output_dtype(e) == e->dtype)
+                return STATUS_OK;
+        return error_set(v->err, STATUS_INVALID, FIELD_OUTPUT_DTYPE,
+                "\"same\" writes each result over its input, of %s, and so cannot give %s", dtype_name(e->dtype),
+                dtype_name(entry_output_dtype(e)));
+}
+
 static enum status check_destinations(const struct half_view *v, const struct entry *e) {
         int outside;
         switch (e->destination) {
@@ -249,14 +273,29 @@ static enum status check_destinations(const struct half_view *v, const struct en
                                 "the set of destinations is empty; name at least one rank");
                 outside = rankset_next(&e->destination_ranks, (int)v->world_size);
                 return outside < 0 ? STATUS_OK : refuse_outside(v, (uint32_t)outside);
-        case DESTINATION_DEVICE:
-        case DESTINATION_SAME:
-                return error_set(v->err, STATUS_UNSUPPORTED, FIELD_DESTINATIONS,
-                        "devices as destinations are not done; name all, a rank or a set of ranks");
+        case DESTINATION_DEVICE: return check_device(v, e);
+        case DESTINATION_SAME: return check_same(v, e);
         case DESTINATION_UNSPECIFIED: break;
         }
         return error_set(v->err, STATUS_INVALID, FIELD_DESTINATIONS,
-                "say who receives the result: all, a rank, or a set of ranks below 1024");
+                "say who receives the result: all, a rank, a set of ranks below 1024, a device, or same");
+}
+
+/* Every member maps a result object, so it receives what goes to all, or to the device where it lives. */
+static enum status check_object(const struct half_view *v, const struct entry *e) {
+        if (e->input.result)
+                return error_set(v->err, STATUS_INVALID, FIELD_BUFFER,
+                        "the input is a result object; a result object is for outputs, hand in a buffer");
+        if (!e->output.result)
+                return STATUS_OK;
+        if (e->output.buffer)
+                return error_set(v->err, STATUS_INVALID, FIELD_BUFFER,
+                        "the output names a buffer and a result object; leave one of them out");
+        if (e->destination == DESTINATION_ALL || e->destination == DESTINATION_DEVICE)
+                return STATUS_OK;
+        return error_set(v->err, STATUS_INVALID, FIELD_DESTINATIONS,
+                "a result object is seen by every member: its destination is all, or the device where it "
+                "lives");
 }
 
 static enum status refuse_place(const struct half_view *v, uint32_t i, const char *what) {
@@ -271,7 +310,9 @@ static enum status check_places(const struct half_view *v, uint32_t i) {
         if (e->input.buffer == 0 && signature_reads(s, v->rank))
                 return refuse_place(v, i, "brings the input");
         bool is_root = s->kind == KIND_BROADCAST && s->root == v->rank;
-        if (e->output.buffer == 0 && !is_root && entry_has_destination(e, v->rank))
+        if (place_is_there(&e->output) || is_root || e->destination == DESTINATION_SAME)
+                return STATUS_OK;
+        if (entry_has_destination(e, v->rank))
                 return refuse_place(v, i, "receives the result");
         return STATUS_OK;
 }
@@ -289,6 +330,8 @@ enum status signature_check_entry(const struct half_view *v, uint32_t i) {
                 status = check_shape(v, e);
         if (status == STATUS_OK)
                 status = check_destinations(v, e);
+        if (status == STATUS_OK)
+                status = check_object(v, e);
         if (status == STATUS_OK)
                 status = check_places(v, i);
         if (status != STATUS_OK)

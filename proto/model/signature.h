@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include "base/sip.h"
+#include "model/device.h"
 #include "model/dtype.h"
 #include "model/error.h"
 #include "model/op.h"
@@ -23,8 +24,8 @@ enum destination {
         DESTINATION_ALL,
         DESTINATION_RANK,
         DESTINATION_RANKS,
-        DESTINATION_DEVICE, /* UNSUPPORTED for now */
-        DESTINATION_SAME,   /* UNSUPPORTED for now */
+        DESTINATION_DEVICE, /* into a result object that lives there */
+        DESTINATION_SAME,   /* each replica's input, in place; reductions */
 };
 
 enum layout { LAYOUT_DENSE, LAYOUT_SPARSE /* UNSUPPORTED for now */ };
@@ -37,7 +38,7 @@ enum implementation {
         IMPLEMENTATION_NCCL
 };
 
-/* Bytes of a buffer of this replica. */
+/* Bytes of a buffer of this replica, or, for an output, of a result object of its group. */
 struct place {
         uint64_t buffer; /* 0: absent */
         uint64_t offset_bytes;
@@ -47,13 +48,23 @@ struct place {
         struct memory *memory; /* the backend's mapping of it */
         uint64_t file;         /* identity of the memory behind it, equal for equal files */
         struct span span;      /* the bytes of this value in the buffer; valid when leased */
+        /* An output into a result object, instead of a buffer: its id, 0 where there is none. The offset
+         * counts from the begin of a slot, which is chosen when the collective is sealed. */
+        uint64_t result;
+        struct result *object; /* set by result_use, NULL before: the domain never opens it */
 };
+
+/* Whether it names memory at all. */
+static inline bool place_is_there(const struct place *p) {
+        return p->buffer != 0 || p->result != 0;
+}
 
 struct entry {
         enum dtype dtype, output_dtype; /* output_dtype unspecified: the same */
         enum layout layout;
         enum destination destination;
         uint32_t destination_rank;        /* DESTINATION_RANK */
+        uint32_t destination_device;      /* DESTINATION_DEVICE: device_parse */
         struct rankset destination_ranks; /* DESTINATION_RANKS */
         uint32_t n_dims;
         uint64_t shape[MAX_DIMS]; /* beyond n_dims: 0 */
@@ -87,7 +98,8 @@ bool entry_count(const struct entry *e, uint64_t *ret);
 /* The dtype of the result. */
 enum dtype entry_output_dtype(const struct entry *e);
 
-/* Whether `rank` receives the result. KIND_BROADCAST and reductions alike. */
+/* Whether `rank` receives the result in memory of its own or in a result object that all see; not where it
+ * goes to a device. KIND_BROADCAST and reductions alike. */
 bool entry_has_destination(const struct entry *e, unsigned int rank);
 
 /* Whether `rank` reads its input: everybody in a reduction, the root in a broadcast. */

@@ -15,6 +15,7 @@ static void place_in(const Tutti__V1__Place *m, struct place *ret) {
         ret->buffer = m->buffer;
         ret->offset_bytes = m->offset_bytes;
         ret->has_strides = m->n_strides > 0;
+        ret->result = m->result;
 }
 
 /* What cannot be a destination stays DESTINATION_UNSPECIFIED, which is refused. */
@@ -34,7 +35,10 @@ static void destinations_in(const Tutti__V1__Destinations *m, struct entry *ret)
                 if (ranks_in(&m->ranks, &ret->destination_ranks))
                         ret->destination = DESTINATION_RANKS;
                 return;
-        case TUTTI__V1__DESTINATIONS__WHERE_DEVICE: ret->destination = DESTINATION_DEVICE; return;
+        case TUTTI__V1__DESTINATIONS__WHERE_DEVICE:
+                ret->destination = DESTINATION_DEVICE;
+                ret->destination_device = device_parse(m->device);
+                return;
         case TUTTI__V1__DESTINATIONS__WHERE_SAME:
                 if (m->same)
                         ret->destination = DESTINATION_SAME;
@@ -63,16 +67,18 @@ struct entry_box {
         Tutti__V1__Place input, output;
         Tutti__V1__Destinations destinations;
         uint8_t ranks[MAX_WORLD / 8];
+        char device[DEVICE_NAME_BYTES];
 };
 
 static Tutti__V1__Place *place_out(const struct place *p, Tutti__V1__Place *m) {
         /* Of what is not done yet, only that it was asked for is known here: one stride stands for all. */
         static uint64_t a_stride[] = { 1 };
-        if (!p->buffer && !p->offset_bytes && !p->has_strides)
+        if (!place_is_there(p) && !p->offset_bytes && !p->has_strides)
                 return NULL;
         tutti__v1__place__init(m);
         m->buffer = p->buffer;
         m->offset_bytes = p->offset_bytes;
+        m->result = p->result;
         if (p->has_strides) {
                 m->n_strides = ARRAY_SIZE(a_stride);
                 m->strides = a_stride;
@@ -98,7 +104,7 @@ static Tutti__V1__Destinations *destinations_out(const struct entry *e, struct e
                 return m;
         case DESTINATION_DEVICE:
                 m->where_case = TUTTI__V1__DESTINATIONS__WHERE_DEVICE;
-                m->device = string_out("?");
+                m->device = string_out(device_name(e->destination_device, box->device));
                 return m;
         case DESTINATION_SAME:
                 m->where_case = TUTTI__V1__DESTINATIONS__WHERE_SAME;
@@ -337,6 +343,42 @@ static void busy_out(const struct msg_busy *b, Tutti__V1__Busy *m) {
         m->duration_ns = b->duration_ns;
 }
 
+static struct msg_make_result make_result_in(const Tutti__V1__MakeResult *m) {
+        struct msg_make_result r = { .membership = m->membership,
+                .size_bytes = m->size_bytes,
+                .n_slots = m->n_slots,
+                .device = string_in(m->device) };
+        r.has_key = key_in(m->key, &r.key);
+        return r;
+}
+
+static void make_result_out(
+        const struct msg_make_result *r, Tutti__V1__MakeResult *m, Tutti__V1__Key *key) {
+        tutti__v1__make_result__init(m);
+        m->membership = r->membership;
+        m->size_bytes = r->size_bytes;
+        m->n_slots = r->n_slots;
+        m->device = string_out(r->device);
+        if (r->has_key) {
+                key_out(&r->key, key);
+                m->key = key;
+        }
+}
+
+static struct msg_release_result release_result_in(const Tutti__V1__ReleaseResult *m) {
+        return (struct msg_release_result){
+                .result = m->result, .membership = m->membership, .slot = m->slot, .detach = m->detach
+        };
+}
+
+static void release_result_out(const struct msg_release_result *r, Tutti__V1__ReleaseResult *m) {
+        tutti__v1__release_result__init(m);
+        m->result = r->result;
+        m->membership = r->membership;
+        m->slot = r->slot;
+        m->detach = r->detach;
+}
+
 static struct msg_query query_in(const Tutti__V1__Query *m) {
         return (struct msg_query){ .what = known_or((int)m->what, WHAT_QUOTA + 1, WHAT_QUOTA + 1),
                 .job = string_in(m->job),
@@ -374,14 +416,14 @@ static int body_in(const Tutti__V1__Request *m, struct arena *arena, struct requ
         case REQUEST_SHRINK:
                 ret->reform = (struct msg_reform){ m->shrink->membership, m->shrink->timeout_ns };
                 break;
+        case REQUEST_MAKE_RESULT: ret->make_result = make_result_in(m->make_result); break;
+        case REQUEST_RELEASE_RESULT: ret->release_result = release_result_in(m->release_result); break;
         case REQUEST_QUERY: ret->query = query_in(m->query); break;
         case REQUEST_NONE:
         case REQUEST_PREPARE:
         case REQUEST_START:
         case REQUEST_UNPREPARE:
         case REQUEST_OPEN_LANE:
-        case REQUEST_MAKE_RESULT:
-        case REQUEST_RELEASE_RESULT:
         case REQUEST_PAGES:
         case REQUEST_GOODBYE: break;
         }
@@ -417,7 +459,10 @@ union body_box {
         Tutti__V1__Start start;
         Tutti__V1__Unprepare unprepare;
         Tutti__V1__OpenLane open_lane;
-        Tutti__V1__MakeResult make_result;
+        struct {
+                Tutti__V1__MakeResult message;
+                Tutti__V1__Key key;
+        } make_result;
         Tutti__V1__ReleaseResult release_result;
         Tutti__V1__Pages pages;
         Tutti__V1__Query query;
@@ -456,8 +501,12 @@ static bool body_out(const struct request *r, struct arena *scratch, union body_
         case REQUEST_START: tutti__v1__start__init(&box->start); return true;
         case REQUEST_UNPREPARE: tutti__v1__unprepare__init(&box->unprepare); return true;
         case REQUEST_OPEN_LANE: tutti__v1__open_lane__init(&box->open_lane); return true;
-        case REQUEST_MAKE_RESULT: tutti__v1__make_result__init(&box->make_result); return true;
-        case REQUEST_RELEASE_RESULT: tutti__v1__release_result__init(&box->release_result); return true;
+        case REQUEST_MAKE_RESULT:
+                make_result_out(&r->make_result, &box->make_result.message, &box->make_result.key);
+                return true;
+        case REQUEST_RELEASE_RESULT:
+                release_result_out(&r->release_result, &box->release_result);
+                return true;
         case REQUEST_PAGES: tutti__v1__pages__init(&box->pages); return true;
         case REQUEST_QUERY: query_out(&r->query, &box->query); return true;
         case REQUEST_GOODBYE: tutti__v1__goodbye__init(&box->goodbye); return true;

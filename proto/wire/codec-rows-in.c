@@ -152,6 +152,29 @@ static struct row_quota quota_in(const Tutti__V1__QuotaRow *m) {
         };
 }
 
+static int result_in(const Tutti__V1__ResultRow *m, struct arena *arena, struct row_result *ret) {
+        *ret = (struct row_result){ .job = string_in(m->job),
+                .group = string_in(m->group),
+                .name = string_in(m->name),
+                .device = string_in(m->device),
+                .size_bytes = m->size_bytes,
+                .n_slots = m->n_slots,
+                .n_free = m->n_free,
+                .n_attached = m->n_attached,
+                .n_holders = m->n_holders < MAX_ROW_HOLDERS ? (uint32_t)m->n_holders : MAX_ROW_HOLDERS };
+        struct row_holder *holders = arena_calloc(arena, ret->n_holders, sizeof(*holders));
+        if (!holders)
+                return -E2BIG;
+        for (uint32_t i = 0; i < ret->n_holders; i++)
+                holders[i] = (struct row_holder){ .rank = m->holders[i]->rank,
+                        .pid = m->holders[i]->pid,
+                        .state = process_state_in((int)m->holders[i]->state),
+                        .n_slots = m->holders[i]->n_slots,
+                        .oldest_age_ns = m->holders[i]->oldest_age_ns };
+        ret->holders = holders;
+        return 0;
+}
+
 int row_in(const Tutti__V1__Row *m, struct arena *arena, struct row *ret) {
         switch (m->row_case) {
         case TUTTI__V1__ROW__ROW_DAEMON:
@@ -180,6 +203,9 @@ int row_in(const Tutti__V1__Row *m, struct arena *arena, struct row *ret) {
                 ret->type = ROW_QUOTA;
                 ret->quota = quota_in(m->quota);
                 return 0;
+        case TUTTI__V1__ROW__ROW_RESULT:
+                ret->type = ROW_RESULT;
+                return result_in(m->result, arena, &ret->result);
         case TUTTI__V1__ROW__ROW__NOT_SET:
         case _TUTTI__V1__ROW__ROW__CASE_IS_INT_SIZE: break;
         }

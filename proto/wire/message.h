@@ -120,6 +120,21 @@ struct msg_reform { /* rejoin, shrink */
         uint64_t membership, timeout_ns;
 };
 
+struct msg_make_result {
+        uint64_t membership;
+        bool has_key; /* false: the name was absent or malformed */
+        struct key key;
+        uint64_t size_bytes;
+        uint32_t n_slots; /* 0: two */
+        const char *device;
+};
+
+struct msg_release_result {
+        uint64_t result, membership;
+        uint32_t slot;
+        bool detach;
+};
+
 struct msg_query {
         enum what what;
         const char *job, *group;
@@ -138,11 +153,13 @@ struct request {
                 struct msg_abort abort;
                 struct msg_busy busy;
                 struct msg_reform reform;
+                struct msg_make_result make_result;
+                struct msg_release_result release_result;
                 struct msg_query query;
         };
 };
 
-enum reply_type { REPLY_NONE, REPLY_WELCOME, REPLY_JOINED, REPLY_DONE, REPLY_ROWS };
+enum reply_type { REPLY_NONE, REPLY_WELCOME, REPLY_JOINED, REPLY_DONE, REPLY_ROWS, REPLY_RESULT };
 
 struct msg_welcome {
         uint32_t version;
@@ -166,6 +183,13 @@ struct msg_done {
         uint64_t wait_ns, run_ns;
         uint32_t last_rank;
         struct findings found;
+        uint64_t result; /* object; 0: none */
+        uint32_t slot;
+};
+
+struct msg_result {
+        uint64_t result, size_bytes, stride_bytes;
+        uint32_t n_descriptors, n_slots;
 };
 
 enum row_type {
@@ -179,6 +203,7 @@ enum row_type {
         ROW_RECORD,
         ROW_FALLBACK,
         ROW_QUOTA,
+        ROW_RESULT,
 };
 
 struct row_daemon {
@@ -265,6 +290,22 @@ struct row_quota {
         uint64_t used, limit;
 };
 
+#define MAX_ROW_HOLDERS 8
+
+struct row_holder {
+        uint32_t rank, pid, n_slots;
+        enum process_state state;
+        uint64_t oldest_age_ns;
+};
+
+struct row_result {
+        const char *job, *group, *name, *device;
+        uint64_t size_bytes;
+        uint32_t n_slots, n_free, n_attached;
+        uint32_t n_holders; /* at most MAX_ROW_HOLDERS */
+        const struct row_holder *holders;
+};
+
 struct row {
         enum row_type type;
         union {
@@ -277,6 +318,7 @@ struct row {
                 struct row_record record;
                 struct row_fallback fallback;
                 struct row_quota quota;
+                struct row_result result;
         };
 };
 
@@ -290,6 +332,7 @@ struct reply {
                 struct msg_welcome welcome;
                 struct msg_joined joined;
                 struct msg_done done;
+                struct msg_result result;
                 struct {
                         const struct row *rows;
                         uint32_t n_rows;

@@ -113,6 +113,10 @@ static inline struct entry full_entry(enum destination destination) {
                 .shape = { 1, 0, UINT64_MAX, 4, 5, 6, 7, 8 },
                 .input = { .buffer = 1, .offset_bytes = UINT64_MAX, .has_strides = true },
                 .output = { .buffer = UINT64_MAX, .offset_bytes = 64 } };
+        if (destination == DESTINATION_DEVICE) {
+                e.destination_device = DEVICE_GPU + 999999;
+                e.output = (struct place){ .result = UINT64_MAX, .offset_bytes = 64 };
+        }
         if (destination == DESTINATION_RANK)
                 e.destination_rank = 1023;
         if (destination == DESTINATION_RANKS)
@@ -126,6 +130,7 @@ static inline void check_entry(const struct entry *a, const struct entry *b) {
         SAME(a, b, layout);
         SAME(a, b, destination);
         SAME(a, b, destination_rank);
+        SAME(a, b, destination_device);
         SAME_SET(a, b, destination_ranks);
         SAME(a, b, n_dims);
         ck_assert_int_eq(memcmp(a->shape, b->shape, sizeof(a->shape)), 0);
@@ -135,6 +140,8 @@ static inline void check_entry(const struct entry *a, const struct entry *b) {
         SAME(a, b, output.buffer);
         SAME(a, b, output.offset_bytes);
         SAME(a, b, output.has_strides);
+        SAME(a, b, output.result);
+        ck_assert_ptr_null(b->output.object);
         ck_assert_ptr_null(b->input.lease);
         ck_assert_ptr_null(b->input.memory);
         ck_assert_ptr_null(b->output.lease);

@@ -243,6 +243,39 @@ START_TEST(rows_of_counters) {
         SAME(c, d, used);
         SAME(c, d, limit);
 
+        static const struct row_holder holders[] = {
+                { .rank = 1023, .pid = 4711, .n_slots = 64, .state = PROCESS_STOPPED, .oldest_age_ns = UINT64_MAX },
+                { .rank = 1, .pid = 0, .n_slots = 1, .state = PROCESS_DEAD, .oldest_age_ns = 1 },
+        };
+        struct row result = { .type = ROW_RESULT,
+                .result = { .job = "dp",
+                        .group = "train",
+                        .name = "sums",
+                        .device = "CPU:1",
+                        .size_bytes = UINT64_MAX,
+                        .n_slots = 64,
+                        .n_free = 1,
+                        .n_attached = 1024,
+                        .n_holders = 2,
+                        .holders = holders } };
+        const struct row_result *x = &result.result, *y = &pass_row(&result)->result;
+        SAME_STR(x, y, job);
+        SAME_STR(x, y, group);
+        SAME_STR(x, y, name);
+        SAME_STR(x, y, device);
+        SAME(x, y, size_bytes);
+        SAME(x, y, n_slots);
+        SAME(x, y, n_free);
+        SAME(x, y, n_attached);
+        SAME(x, y, n_holders);
+        for (int i = 0; i < 2; i++) {
+                SAME(x, y, holders[i].rank);
+                SAME(x, y, holders[i].pid);
+                SAME(x, y, holders[i].n_slots);
+                SAME(x, y, holders[i].state);
+                SAME(x, y, holders[i].oldest_age_ns);
+        }
+
         struct row none = { .type = ROW_NONE };
         pass_row(&none);
 }

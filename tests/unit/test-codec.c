@@ -357,6 +357,46 @@ END_TEST
 
 #define CORPUS TUTTI_SOURCE_ROOT "/tests/fuzz/corpus/codec"
 
+static const struct request make_result = { .request = 5,
+        .type = REQUEST_MAKE_RESULT,
+        .make_result = { .membership = 1,
+                .has_key = true,
+                .key = { .n_bytes = 4, .bytes = "sums" },
+                .size_bytes = UINT64_MAX,
+                .n_slots = UINT32_MAX,
+                .device = "CPU:1" } },
+                            release_result = { .request = 5,
+                                    .type = REQUEST_RELEASE_RESULT,
+                                    .release_result = { 1, 2, 3, true } };
+
+START_TEST(result_objects_are_made_released_and_told) {
+        struct request m = pass_request(&make_result);
+        const struct msg_make_result *a = &make_result.make_result, *b = &m.make_result;
+        SAME(a, b, membership);
+        SAME(a, b, has_key);
+        SAME_KEY(a, b, key);
+        SAME(a, b, size_bytes);
+        SAME(a, b, n_slots);
+        SAME_STR(a, b, device);
+        struct request r = pass_request(&release_result);
+        SAME(&release_result.release_result, &r.release_result, result);
+        SAME(&release_result.release_result, &r.release_result, membership);
+        SAME(&release_result.release_result, &r.release_result, slot);
+        SAME(&release_result.release_result, &r.release_result, detach);
+        const struct reply made = { .request = 5, .type = REPLY_RESULT, .result = { 1, 100, 4096, 1, 2 } };
+        struct reply back = pass_reply(&made);
+        SAME(&made.result, &back.result, result);
+        SAME(&made.result, &back.result, size_bytes);
+        SAME(&made.result, &back.result, stride_bytes);
+        SAME(&made.result, &back.result, n_descriptors);
+        SAME(&made.result, &back.result, n_slots);
+        const struct reply done = { .request = 5, .type = REPLY_DONE, .done = { .result = 7, .slot = 3 } };
+        back = pass_reply(&done);
+        SAME(&done.done, &back.done, result);
+        SAME(&done.done, &back.done, slot);
+}
+END_TEST
+
 /* The seed that stands in the corpus is the packet that is made today; with TUTTI_WRITE_CORPUS it is written.
  */
 static void check_seed(const char *name) {
@@ -386,7 +426,8 @@ START_TEST(the_corpus_holds_one_packet_of_each_kind) {
         struct error e = full_error();
         struct replica_report report = report_of(2);
         static const uint64_t arrivals[] = { 0, 5, UINT64_MAX };
-        struct row rows[ROW_QUOTA + 1] = { { 0 } };
+        struct row rows[ROW_RESULT + 1] = { { 0 } };
+        const struct row_holder holder = { .rank = 2, .pid = 4711, .n_slots = 2, .state = PROCESS_ALIVE };
         for (unsigned int i = 0; i < ARRAY_SIZE(entries); i++)
                 entries[i] = full_entry((enum destination)i);
         struct request submit = submission(entries, ARRAY_SIZE(entries));
@@ -403,6 +444,9 @@ START_TEST(the_corpus_holds_one_packet_of_each_kind) {
         check_seed_request(
                 "query", (struct request){ .type = REQUEST_QUERY, .query = { WHAT_DUMP, "dp", "" } });
 
+        check_seed_request("make_result", make_result);
+        check_seed_request("release_result", release_result);
+
         struct reply error = { .request = 5, .status = STATUS_MISMATCH, .error = &e };
         pass_reply(&error);
         check_seed("error");
@@ -412,6 +456,8 @@ START_TEST(the_corpus_holds_one_packet_of_each_kind) {
         rows[ROW_PENDING].pending.replicas = &report;
         rows[ROW_RECORD].record.n_arrivals = ARRAY_SIZE(arrivals);
         rows[ROW_RECORD].record.arrival_ns = arrivals;
+        rows[ROW_RESULT].result.n_holders = 1;
+        rows[ROW_RESULT].result.holders = &holder;
         struct reply all_rows = reply_with_rows(rows, ARRAY_SIZE(rows));
         pass_reply(&all_rows);
         check_seed("rows");
@@ -420,6 +466,9 @@ START_TEST(the_corpus_holds_one_packet_of_each_kind) {
         };
         pass_reply(&done);
         check_seed("done");
+        struct reply result = { .request = 5, .type = REPLY_RESULT, .result = { 1, 100, 4096, 1, 2 } };
+        pass_reply(&result);
+        check_seed("result");
 }
 END_TEST
 
@@ -427,4 +476,5 @@ UNIT_MAIN("codec", 30, hello, join, registration, requests_of_one_number, rejoin
         abort_busy_and_query, what_this_version_does_not_do_is_known_by_its_type, submissions,
         every_word_passes, D18_a_submission_without_op_is_a_submission, keys_pass_and_absent_ones_are_known,
         strings_are_never_null, welcome_joined_and_done, B4_the_fullest_error_passes_whole_and_fits,
-        a_status_without_error_and_an_error_without_status, the_corpus_holds_one_packet_of_each_kind)
+        a_status_without_error_and_an_error_without_status, result_objects_are_made_released_and_told,
+        the_corpus_holds_one_packet_of_each_kind)

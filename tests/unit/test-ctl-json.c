@@ -136,6 +136,14 @@ START_TEST(status_holds_the_values_of_the_rows) {
         ck_assert_str_eq(json_string_value(at(missing, 0, "state")), "stopped");
         ck_assert_int_eq(json_integer_value(at(missing, 0, "last_age_ns")), 12500000000);
         ck_assert(json_is_null(at(at(at(groups, 2, "oldest_pending"), 0, "missing_replicas"), 0, "pid")));
+        const json_t *results = at(groups, 0, "results"), *holders = at(results, 0, "holders");
+        ck_assert_uint_eq(json_array_size(at(groups, 1, "results")), 0);
+        ck_assert_str_eq(json_string_value(at(results, 0, "name")), "sums");
+        ck_assert_int_eq(json_integer_value(at(results, 0, "free_slots")), 0);
+        ck_assert_int_eq(json_integer_value(at(holders, 0, "rank")), 2);
+        ck_assert_int_eq(json_integer_value(at(holders, 0, "results")), 2);
+        ck_assert_int_eq(json_integer_value(at(holders, 0, "oldest_age_ns")), 12300000000);
+        ck_assert(json_is_null(at(holders, 1, "pid")));
         json_decref(j);
 }
 END_TEST

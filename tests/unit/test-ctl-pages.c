@@ -45,6 +45,9 @@ START_TEST(status_shows_who_is_missing_first) {
                          "waiting  slow/job/save  barrier #17  waiting 2.0 s  have R1\n"
                          "  MISSING R0 (pid ?, alive, busy: checkpoint; finished nothing yet)\n"
                          "ok       dp/eval        412 ops/s  1.8 GiB/s  latest R5 (+300 us p50)\n"
+                         "  HOLDING R2 (pid 4002, stopped) holds 2 results of \"sums\", oldest 12.3 s; 0 of\n"
+                         "          2 free\n"
+                         "  HOLDING R4 (pid ?, alive) holds 1 result of \"sums\", oldest 1 ms; 0 of 2 free\n"
                          "fallback host: unguarded: userfaultfd is denied (EPERM)\n"
                          "1 stalled. `tuttictl dump dp/train` shows its last collectives.\n");
 }

@@ -365,9 +365,36 @@ START_TEST(destinations_are_named_and_inside_the_world) {
         check_refused(
                 &h, STATUS_INVALID, FIELD_DESTINATIONS, "R4 is outside the world of 4; its ranks are 0 to 3");
         e->destination = DESTINATION_DEVICE;
-        check_refused(&h, STATUS_UNSUPPORTED, FIELD_DESTINATIONS, "devices");
-        e->destination = DESTINATION_SAME;
-        check_refused(&h, STATUS_UNSUPPORTED, FIELD_DESTINATIONS, "devices");
+        check_refused(&h, STATUS_INVALID, FIELD_DESTINATIONS, "name one as the output");
+}
+END_TEST
+
+START_TEST(a_result_object_is_for_outputs_to_all_and_to_devices) {
+        struct half h = half_of(KIND_REDUCE);
+        struct entry *e = &h.entries[0];
+        e->output.result = 5;
+        check_refused(&h, STATUS_INVALID, FIELD_BUFFER, "a buffer and a result object");
+        e->output.buffer = 0;
+        check_ok(&h);
+        e->destination = DESTINATION_DEVICE;
+        check_ok(&h);
+        e->destination = DESTINATION_RANK;
+        check_refused(&h, STATUS_INVALID, FIELD_DESTINATIONS, "seen by every member");
+        e->destination = DESTINATION_ALL;
+        e->input.result = 5;
+        check_refused(&h, STATUS_INVALID, FIELD_BUFFER, "the input is a result object");
+}
+END_TEST
+
+START_TEST(where_the_value_lives_is_its_input) {
+        struct half h = half_of(KIND_REDUCE);
+        h.entries[0].destination = DESTINATION_SAME;
+        check_refused(&h, STATUS_INVALID, FIELD_DESTINATIONS, "leave the output out");
+        h.entries[0].output.buffer = 0;
+        check_ok(&h);
+        struct half b = half_of(KIND_BROADCAST);
+        b.entries[0].destination = DESTINATION_SAME;
+        check_refused(&b, STATUS_INVALID, FIELD_DESTINATIONS, "a broadcast has an input at its root alone");
 }
 END_TEST
 
@@ -566,6 +593,21 @@ START_TEST(D13_zero_elements_on_one_is_a_mismatch) {
 }
 END_TEST
 
+START_TEST(P4_result_objects_and_devices_are_compared) {
+        struct half a = half_of(KIND_REDUCE), b = half_of(KIND_REDUCE);
+        a.entries[0].output.result = b.entries[0].output.result = 5;
+        b.entries[0].output.offset_bytes = a.entries[0].output.offset_bytes + 64;
+        check_differ(&a, &b, FIELD_DESTINATIONS, 0);
+        b.entries[0].output = a.entries[0].output;
+        b.entries[0].output.result = 6;
+        check_differ(&a, &b, FIELD_DESTINATIONS, 0);
+        b.entries[0].output = a.entries[0].output;
+        a.entries[0].destination = b.entries[0].destination = DESTINATION_DEVICE;
+        b.entries[0].destination_device = 1;
+        check_differ(&a, &b, FIELD_DESTINATIONS, 0);
+}
+END_TEST
+
 /* --- for people --- */
 
 static void check_print(const struct half *h, enum field field, int32_t entry, const char *expected) {
@@ -620,7 +662,7 @@ START_TEST(destinations_are_printed_as_ranks) {
         e->destination = DESTINATION_UNSPECIFIED;
         check_print(&h, FIELD_DESTINATIONS, 0, "unspecified");
         e->destination = DESTINATION_DEVICE;
-        check_print(&h, FIELD_DESTINATIONS, 0, "a device");
+        check_print(&h, FIELD_DESTINATIONS, 0, "CPU:0");
         e->destination = DESTINATION_SAME;
         check_print(&h, FIELD_DESTINATIONS, 0, "where the value lives");
 }
@@ -636,6 +678,8 @@ UNIT_MAIN("signature", 10, the_four_kinds_are_taken, other_kinds_are_not_done, D
         checks_may_be_asked_for_with_everything, an_output_dtype_is_the_inputs,
         sparse_and_strided_values_are_not_done, O3_shapes_have_8_dimensions_and_count_below_2_to_the_63,
         D13_zero_elements_are_a_value_like_any, destinations_are_named_and_inside_the_world,
+        a_result_object_is_for_outputs_to_all_and_to_devices, where_the_value_lives_is_its_input,
+        P4_result_objects_and_devices_are_compared,
         a_reduction_needs_an_input_everywhere_and_an_output_where_it_goes,
         a_broadcast_needs_the_roots_input_and_the_others_output, refusals_of_a_batch_name_the_entry,
         who_reads_and_who_receives, bytes_are_summed_and_saturate, B1_B2_B5_B6_every_compared_field_is_found,

@@ -15,7 +15,7 @@ extern "C" {
 
 enum tutti_admin_what {
         TUTTI_ADMIN_STATUS =
-                1,          /* DAEMON, DEVICE, FALLBACK, GROUP, PENDING (oldest first, at most 16 a group) */
+                1,          /* DAEMON, DEVICE, FALLBACK, GROUP, PENDING (oldest first, at most 16 a group), RESULT */
         TUTTI_ADMIN_GROUPS, /* GROUP (also ended ones whose record is kept), MEMBER */
         TUTTI_ADMIN_STATS,  /* DAEMON, STATS, MEMBER */
         TUTTI_ADMIN_DUMP,   /* RECORD, oldest first; needs job and group */
@@ -44,7 +44,8 @@ enum tutti_row_type {
         TUTTI_ROW_STATS,
         TUTTI_ROW_RECORD,
         TUTTI_ROW_FALLBACK,
-        TUTTI_ROW_QUOTA
+        TUTTI_ROW_QUOTA,
+        TUTTI_ROW_RESULT
 };
 
 struct tutti_row_daemon {
@@ -132,6 +133,21 @@ struct tutti_row_quota {
         uint64_t used, limit;
 };
 
+struct tutti_holder {
+        uint32_t rank, pid, n_slots; /* pid 0: not visible from tuttid */
+        enum tutti_process_state state;
+        uint64_t oldest_age_ns; /* of what it holds */
+};
+
+/* A result object of a group. */
+struct tutti_row_result {
+        const char *job, *group, *name, *device;
+        uint64_t size_bytes; /* of one slot */
+        uint32_t n_slots, n_free, n_attached;
+        uint32_t n_holders; /* who holds longest comes first; at most eight */
+        const struct tutti_holder *holders;
+};
+
 struct tutti_row {
         enum tutti_row_type type;
         union {
@@ -144,6 +160,7 @@ struct tutti_row {
                 struct tutti_row_record record;
                 struct tutti_row_fallback fallback;
                 struct tutti_row_quota quota;
+                struct tutti_row_result result;
         };
 };
 

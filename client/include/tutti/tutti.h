@@ -121,6 +121,7 @@ enum tutti_on_leave { TUTTI_CONTRIBUTORS = 0, TUTTI_ZERO_FILL };
 struct tutti;        /* a connection to tuttid */
 struct tutti_group;  /* a membership of a group */
 struct tutti_buffer; /* memory shared with tuttid */
+struct tutti_object; /* a result object: memory of tuttid's that all members of a group read */
 struct tutti_work;   /* a collective under way */
 
 TUTTI_API const char *tutti_version(void);
@@ -326,6 +327,46 @@ TUTTI_API size_t tutti_buffer_bytes(const struct tutti_buffer *b);
 /* Frees it; while collectives use it, it goes when they end. NULL is fine. */
 TUTTI_API void tutti_buffer_free(struct tutti_buffer *b);
 
+/* --- result objects --- */
+
+/* Memory that tuttid makes for a group: a result is written there once, however many replicas there are, and
+ * all of them read it. It has slots; each collective takes the next one in turn that nobody holds. Every
+ * contributor then holds it until it releases it, detaches, leaves, or dies. When no slot is free the
+ * collective ends BUSY for all, before a byte has moved, naming who holds which slot and for how long. Whoever
+ * holds none but the latest n_slots - 1 results when it submits never sees that. Its memory is tuttid's and
+ * counts against the user's quota "result-bytes". */
+struct tutti_object_args {
+        size_t struct_size;
+        const char *name;   /* required, 1..63 bytes: within the group */
+        size_t n_bytes;     /* required: of one slot */
+        uint32_t n_slots;   /* 0: two; at most 64 */
+        const char *device; /* where it lives, and what computes its results; NULL: "CPU:0" */
+};
+
+#define TUTTI_OBJECT(...)                                                                                    \
+        ((struct tutti_object_args){ .struct_size = sizeof(struct tutti_object_args), __VA_ARGS__ })
+TUTTI_API void tutti_object_args_init(struct tutti_object_args *args);
+
+/* The first member that asks has it made, the others attach to it; nobody waits for anybody. MISMATCH: it is
+ * there with another size, number of slots or device; INVALID: attached already, or no such device; QUOTA,
+ * LIMIT, NO_MEMORY. */
+TUTTI_API enum tutti_status tutti_object_make(
+        struct tutti_group *g, const struct tutti_object_args *args, struct tutti_object **ret);
+
+/* Where a slot is mapped, page-aligned and read-only; NULL where there is no such slot. What stands in a slot
+ * that is not held here may change at any time. */
+TUTTI_API const void *tutti_object_data(const struct tutti_object *o, uint32_t slot);
+TUTTI_API size_t tutti_object_bytes(const struct tutti_object *o); /* of one slot */
+TUTTI_API uint32_t tutti_object_slots(const struct tutti_object *o);
+
+/* Gives back the slot that a collective returned in tutti_result.slot. INVALID: it is not held here. The slot
+ * of a work that is freed before its end is given back by itself. Does not wait. */
+TUTTI_API enum tutti_status tutti_object_release(struct tutti_object *o, uint32_t slot);
+
+/* Gives all slots back, detaches and unmaps; the object goes when nobody is attached any more. Works under way
+ * go on. NULL is fine. */
+TUTTI_API void tutti_object_free(struct tutti_object *o);
+
 /* --- values --- */
 
 /* A dense contiguous view of a buffer, last dimension fastest. n_dims = 0 is a scalar. */
@@ -336,6 +377,10 @@ struct tutti_value {
         enum tutti_dtype dtype;
         uint32_t n_dims;
         uint64_t shape[TUTTI_MAX_DIMS];
+        /* Of an output, instead of a buffer: the result goes to the result object, `offset` bytes into the
+         * slot that tutti_result.slot names. All replicas name the same object and offset; one collective, one
+         * object. */
+        struct tutti_object *object;
 };
 
 #define TUTTI_VALUE(...) ((struct tutti_value){ .struct_size = sizeof(struct tutti_value), __VA_ARGS__ })
@@ -344,12 +389,19 @@ TUTTI_API void tutti_value_init(struct tutti_value *value);
 /* --- collectives --- */
 
 /* Who receives a result. */
-enum tutti_destination { TUTTI_TO_ALL = 0, TUTTI_TO_RANK, TUTTI_TO_RANKS };
+enum tutti_destination {
+        TUTTI_TO_ALL = 0,
+        TUTTI_TO_RANK,
+        TUTTI_TO_RANKS,
+        TUTTI_TO_DEVICE, /* a device, also one without a replica: into a result object that lives there */
+        TUTTI_TO_SAME,   /* where the value lives: over each replica's input; `output` is NULL. Reductions */
+};
 
 struct tutti_destinations {
         enum tutti_destination where;
         uint32_t rank;            /* TUTTI_TO_RANK */
         struct tutti_ranks ranks; /* TUTTI_TO_RANKS */
+        const char *device;       /* TUTTI_TO_DEVICE: "CPU:1" */
 };
 
 /* One value of a batch. `output` may be NULL where this rank is no destination, and equal to `input` for in
@@ -464,6 +516,7 @@ struct tutti_result {
         double wait, run; /* s: from this submission to the last half's; from there to the complete result */
         uint32_t last_rank; /* whose half came last */
         struct tutti_finding numerics, overflow;
+        uint32_t slot; /* where the output is a result object: the one it is in, held until it is released */
 };
 TUTTI_API enum tutti_status tutti_work_result(struct tutti_work *w, struct tutti_result *ret);
 /* The result of the calling thread's last synchronous collective that ended with OK. */
