@@ -74,6 +74,9 @@ bool write_devices(struct row_writer *w, struct query *q) {
         if (why)
                 writer_add(w, ROW_FALLBACK, 0)->fallback =
                         (struct row_fallback){ .what = c->house.backend->ops->name, .why = why };
+        if (c->house.unconfined && c->house.unconfined[0] != '\0')
+                writer_add(w, ROW_FALLBACK, 0)->fallback =
+                        (struct row_fallback){ .what = "confine", .why = c->house.unconfined };
         return true;
 }
 

@@ -37,6 +37,7 @@ struct house {
         struct backend *backend;
         struct recorder *recorder;
         struct stats *stats;
+        const char *unconfined; /* why tuttid is not confined; NULL or "": it is */
 };
 
 int conductor_new(struct conductor **ret, const struct house *house, uint64_t now_ns) MUST_USE;

@@ -38,6 +38,7 @@ static uint64_t memory_total(void) {
 }
 
 static const char *const isa_words[] = { "auto", "scalar", "avx2", "avx512", NULL };
+static const char *const confine_words[] = { "yes", "no", NULL };
 static const char *const log_words[] = { "error", "warning", "notice", "info", "debug", NULL };
 
 #define FIELD(f) .offset = offsetof(struct config, f), .rule.size = sizeof(((struct config *)NULL)->f)
@@ -53,6 +54,10 @@ static const struct config_key keys[] = {
                         "group." },
         { "daemon.log-level", FIELD(log_level), .rule.type = VALUE_WORD, .rule.words = log_words,
                 .preset = "notice", .help = "The least important lines that are still logged." },
+        { "daemon.confine", FIELD(confine), .rule.type = VALUE_WORD, .rule.words = confine_words,
+                .preset = "yes",
+                .help = "Whether tuttid gives up, when it has started, the system calls that it does not "
+                        "need." },
         { "cpu.devices", FIELD(n_cpu_devices), .rule.type = VALUE_COUNT, .rule.min = 1,
                 .rule.max = MAX_CPU_DEVICES, .preset = "1", .help = "Host devices: CPU:0 and so on." },
         { "cpu.workers", FIELD(n_workers), .rule.type = VALUE_COUNT, .rule.max = MAX_WORKERS, .preset = "0",

@@ -15,6 +15,9 @@
 #define MAX_CPU_DEVICES   64
 #define MAX_WORKERS       64
 
+/* Whether tuttid confines itself, once it has started. */
+enum confine { CONFINE_YES, CONFINE_NO };
+
 enum isa { ISA_AUTO, ISA_SCALAR, ISA_AVX2, ISA_AVX512 };
 
 struct quota_limits {
@@ -33,6 +36,7 @@ struct config {
                 busy_max_ns; /* default_timeout 0: none */
         struct quota_limits quota;
         enum log_level log_level;
+        enum confine confine;
 };
 
 /* As the file says it: "avx512". */

@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "conductor.h"
+#include "confine.h"
 
 #define DRAIN_LIMIT_NS (5 * NS_PER_S)
 
@@ -31,6 +32,7 @@ struct daemon {
         uv_pipe_t leash; /* a private tuttid's stdin */
         bool has_loop, has_leash, is_rung, is_ending;
         uint64_t timer_at_ns, drain_until_ns;
+        char unconfined[CONFINE_WHY_BYTES];
 };
 
 static void daemon_ring(void *data) {
@@ -199,6 +201,8 @@ static int daemon_build(struct daemon *d) {
                 log_error("%s", why);
                 return r;
         }
+        confine(d->config->confine, d->unconfined); /* nobody was let in yet */
+        d->house.unconfined = d->unconfined;
         r = conductor_new(&d->conductor, &d->house, clock_now_ns());
         if (r < 0)
                 log_error("cannot start: %s", strerror(-r));
@@ -213,6 +217,8 @@ static void daemon_say_ready(const struct daemon *d) {
         const char *fallback = d->house.backend->ops->fallback(d->house.backend);
         if (fallback)
                 log_warning("%s", fallback);
+        if (d->unconfined[0] != '\0')
+                log_warning("%s", d->unconfined);
 }
 
 /* --- tearing down --- */
