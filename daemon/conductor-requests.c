@@ -220,6 +220,8 @@ static void conductor_welcome(struct conductor *c, struct session *s, const stru
         }
         s->is_greeted = true;
         text_copy(s->process, sizeof(s->process), r->hello.process);
+        s->viewer.is_admin = config_is_admin(c->house.config, s->uid);
+        viewer_show(&s->viewer, r->hello.secret);
         const struct reply reply = { .request = r->request,
                 .status = STATUS_OK,
                 .type = REPLY_WELCOME,
@@ -261,6 +263,7 @@ static void conductor_handle_join(struct conductor *c, struct session *s, const 
                 .session = s->id, .request = r->request, .uid = s->uid, .pid = s->pid, .ask = r->join
         };
         error_init(&c->error, STATUS_OK);
+        viewer_show(&s->viewer, r->join.secret);
         enum status status = STATUS_OK;
         if (c->is_draining)
                 status = error_set(&c->error, STATUS_DRAINING, FIELD_UNSPECIFIED,

@@ -8,19 +8,15 @@
 
 /* --- rows of the daemon --- */
 
-static uint32_t count_stalled(const struct conductor *c, uint32_t uid) {
+static uint32_t count_groups(const struct conductor *c, const struct viewer *viewer, uint32_t *ret_stalled) {
         uint32_t n = 0;
+        *ret_stalled = 0;
         for (const struct group *g = rendezvous_next_group(c->house.rendezvous, NULL); g;
-                g = rendezvous_next_group(c->house.rendezvous, g))
-                n += g->uid == uid && g->is_stalled;
-        return n;
-}
-
-static uint32_t count_groups(const struct conductor *c, uint32_t uid) {
-        uint32_t n = 0;
-        for (const struct group *g = rendezvous_next_group(c->house.rendezvous, NULL); g;
-                g = rendezvous_next_group(c->house.rendezvous, g))
-                n += g->uid == uid;
+                g = rendezvous_next_group(c->house.rendezvous, g)) {
+                bool is_seen = viewer_sees(viewer, g->uid, g->secret);
+                n += is_seen;
+                *ret_stalled += is_seen && g->is_stalled;
+        }
         return n;
 }
 
@@ -28,6 +24,7 @@ bool write_daemon(struct row_writer *w, struct query *q) {
         struct conductor *c = w->conductor;
         const struct stats_totals totals = stats_totals(c->house.stats);
         char *isa = arena_calloc(&w->arena, 1, 128);
+        uint32_t n_stalled, n_groups = count_groups(c, &w->session->viewer, &n_stalled);
         if (isa) {
                 c->house.backend->ops->describe(c->house.backend, isa, 128);
                 isa[strcspn(isa, ",")] = '\0'; /* its first words are the instruction set */
@@ -38,8 +35,8 @@ bool write_daemon(struct row_writer *w, struct query *q) {
                 .pid = (uint32_t)getpid(),
                 .uptime_ns = c->now_ns - c->started_ns,
                 .n_sessions = sessions_count(c->house.sessions),
-                .n_groups = count_groups(c, w->session->uid),
-                .n_stalled = count_stalled(c, w->session->uid),
+                .n_groups = n_groups,
+                .n_stalled = n_stalled,
                 .n_collectives = totals.n_collectives,
                 .n_failed = totals.n_failed,
                 .n_refused = totals.n_refused,

@@ -164,6 +164,10 @@ static int daemon_build_rooms(struct daemon *d) {
         if (getrandom(settings.hash_seed, sizeof(settings.hash_seed), 0) != sizeof(settings.hash_seed))
                 return errno ? -errno : -EIO;
         int r = quotas_new(&h->quotas, &c->quota);
+        for (uint32_t i = 0; r == 0 && i < c->n_overrides; i++) {
+                const struct quota_limits limits = config_limits_of(c, &c->overrides[i]);
+                r = quotas_override(h->quotas, c->overrides[i].uid, &limits);
+        }
         if (r == 0)
                 r = rendezvous_new(&h->rendezvous, &settings, h->quotas);
         if (r == 0)
