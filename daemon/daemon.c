@@ -19,7 +19,8 @@
 #include "conductor.h"
 #include "confine.h"
 
-#define DRAIN_LIMIT_NS (5 * NS_PER_S)
+#define OWN_DESCRIPTORS 256 /* what tuttid has open for itself, with room for guests who are turned away */
+#define DRAIN_LIMIT_NS  (5 * NS_PER_S)
 
 struct daemon {
         const struct config *config;
@@ -48,7 +49,7 @@ static void daemon_end(struct daemon *d, const char *why) {
         log_info("ending: %s", why);
         d->drain_until_ns = clock_now_ns() + DRAIN_LIMIT_NS;
         listener_close(d->house.listener);
-        conductor_drain(d->conductor);
+        conductor_drain(d->conductor, clock_now_ns());
         d->is_rung = true;
         uv_stop(&d->loop);
 }
@@ -111,13 +112,20 @@ static void daemon_on_check(uv_check_t *check) {
 /* --- building --- */
 
 /* A client's descriptors pass through ours: the soft limit of 1,024 is not enough. */
-static void daemon_raise_descriptors(void) {
+static void daemon_raise_descriptors(const struct config *c) {
         struct rlimit limit;
-        if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur == limit.rlim_max)
+        if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
                 return;
+        rlim_t soft = limit.rlim_cur;
         limit.rlim_cur = limit.rlim_max;
-        if (setrlimit(RLIMIT_NOFILE, &limit) < 0)
+        if (soft < limit.rlim_max && setrlimit(RLIMIT_NOFILE, &limit) < 0) {
                 log_warning("the limit of descriptors stays as it is: %s", strerror(errno));
+                limit.rlim_cur = soft;
+        }
+        if (limit.rlim_cur < c->quota.descriptors + OWN_DESCRIPTORS)
+                log_warning("one user may fill the table of descriptors: quota.descriptors is %llu, and this "
+                            "process may have %llu; raise LimitNOFILE, or lower the quota",
+                        (unsigned long long)c->quota.descriptors, (unsigned long long)limit.rlim_cur);
 }
 
 static int daemon_build_loop(struct daemon *d) {
@@ -189,7 +197,7 @@ static int daemon_build_rooms(struct daemon *d) {
 
 static int daemon_build(struct daemon *d) {
         char why[512];
-        daemon_raise_descriptors();
+        daemon_raise_descriptors(d->config);
         int r = daemon_build_loop(d);
         if (r == 0)
                 r = daemon_build_leash(d);
