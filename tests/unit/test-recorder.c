@@ -186,7 +186,9 @@ START_TEST(a_user_at_its_limit_loses_its_oldest_and_others_do_not_notice) {
         ck_assert_uint_gt(n_b, 900);
         ck_assert(is_shortened(find("a")));
         ck_assert(is_shortened(find("b")));
-        ck_assert_uint_eq(count_records(recorder_find(recorder, &(struct viewer){ .uid = 2000 }, "dp", "c"), 1999), 2000);
+        ck_assert_uint_eq(
+                count_records(recorder_find(recorder, &(struct viewer){ .uid = 2000 }, "dp", "c"), 1999),
+                2000);
         close_recorder();
         made_free(a);
         made_free(b);

@@ -64,4 +64,5 @@ START_TEST(O6_an_admin_sees_all_of_the_user_it_looks_at) {
 END_TEST
 
 UNIT_MAIN("viewer", 10, P19_a_user_sees_its_own, P19_a_secret_is_shown_before_its_groups_are_seen,
-        the_last_few_secrets_are_kept, what_is_no_secret_shows_nothing, O6_an_admin_sees_all_of_the_user_it_looks_at)
+        the_last_few_secrets_are_kept, what_is_no_secret_shows_nothing,
+        O6_an_admin_sees_all_of_the_user_it_looks_at)
