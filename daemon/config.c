@@ -306,6 +306,15 @@ int config_check(const struct config *c, char *why, size_t why_bytes) {
 
 /* --- the file --- */
 
+/* Where a key of one user's limits was given. */
+struct sighting {
+        uint32_t uid;
+        const struct config_key *key;
+        int line;
+};
+
+#define MAX_SIGHTINGS (MAX_OVERRIDES * sizeof(struct quota_limits) / sizeof(uint64_t))
+
 struct reading {
         FILE *file;
         struct config config;
@@ -314,6 +323,8 @@ struct reading {
         int line;       /* the one that inih is looking at */
         int error_line; /* of what `why` says; 0: nothing yet */
         int seen_on[ARRAY_SIZE(keys)];
+        struct sighting of_users[MAX_SIGHTINGS];
+        size_t n_of_users;
 };
 
 /* The first error is the one to tell. */
@@ -349,22 +360,34 @@ static void blame_repetition(struct reading *r, const char *key, const char *val
         blame_line(r, problem);
 }
 
+/* The line on which it was given before; 0: it was not. */
+static int seen_of_user(const struct reading *r, const struct config_key *k, uint32_t uid) {
+        for (size_t i = 0; i < r->n_of_users; i++)
+                if (r->of_users[i].uid == uid && r->of_users[i].key == k)
+                        return r->of_users[i].line;
+        return 0;
+}
+
 /* ini_handler: 1 to go on, 0 for an error. */
 static int take_pair(void *user, const char *section, const char *name, const char *value) {
         struct reading *r = user;
         char key[128], problem[PROBLEM_BYTES];
         snprintf(key, sizeof(key), "%s%s%s", section, *section ? "." : "", name);
-        const struct config_key *k = find_key(key);
-        if (k && r->seen_on[k - keys]) {
-                blame_repetition(r, key, value, r->seen_on[k - keys]);
+        uint32_t uid = 0;
+        const struct config_key *plain = find_key(key), *of_user = find_override_key(key, &uid);
+        int before = of_user ? seen_of_user(r, of_user, uid) : plain ? r->seen_on[plain - keys] : 0;
+        if (before) {
+                blame_repetition(r, key, value, before);
                 return 0;
         }
         if (config_set(&r->config, key, value, problem, sizeof(problem)) < 0) {
                 blame_line(r, problem);
                 return 0;
         }
-        if (k)
-                r->seen_on[k - keys] = r->line;
+        if (plain)
+                r->seen_on[plain - keys] = r->line;
+        else /* there is room for every key of every user that config_set takes */
+                r->of_users[r->n_of_users++] = (struct sighting){ uid, of_user, r->line };
         return 1;
 }
 

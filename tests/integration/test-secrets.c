@@ -7,6 +7,7 @@
 #include <tutti/admin.h>
 #include <unistd.h>
 #include "meeting.h"
+#include "program.h"
 #include "replica.h"
 #include "unit.h"
 
@@ -244,6 +245,34 @@ START_TEST(O6_root_need_be_no_admin) {
 }
 END_TEST
 
+static void expect_ctl(int code, const char *part, const char *const *argv) {
+        struct program p;
+        program_run(argv, 10, &p);
+        ck_assert_msg(p.code == code, "%s %s: %d\n%s%s", argv[1], argv[2], p.code, p.out, p.err);
+        expect_in(code == 0 ? p.out : p.err, part);
+        program_deinit(&p);
+}
+
+START_TEST(O6_tuttictl_asks_about_another_user) {
+        need_root();
+        struct host *h = host_start(NULL);
+        const char *ctl = program_tuttictl(), *socket = host_socket(h);
+        struct replica *r =
+                replica_spawn(h, &(struct replica_options){ .n = 1, .body = keep_group, .arg = (void *)"a" });
+        replica_expect(r, "there", 10);
+        expect_ctl(0, "No groups of yours", (const char *[]){ ctl, "groups", "--socket", socket, NULL });
+        expect_ctl(
+                0, "test/a", (const char *[]){ ctl, "groups", "--socket", socket, "--user", "54321", NULL });
+        expect_ctl(0, "test/a", (const char *[]){ ctl, "status", "--socket", socket, "-u54321", NULL });
+        expect_ctl(0, "uid 54321", (const char *[]){ ctl, "quota", "--socket", socket, NULL });
+        expect_ctl(0, "\"uid\": 54321",
+                (const char *[]){ ctl, "quota", "--json", "--socket", socket, "-u54321", NULL });
+        replica_tell(r, "end");
+        ck_assert_int_eq(replica_end(r, 10), 0);
+        host_stop(h);
+}
+END_TEST
+
 /* --- limits of one user --- */
 
 static void use_two_groups(struct replica *me) {
@@ -278,4 +307,5 @@ END_TEST
 
 UNIT_MAIN("secrets", 30, P19_O5_two_jobs_of_one_user_with_secrets_do_not_see_each_other,
         O6_an_admin_sees_everybody_and_touches_nobody, O6_who_is_no_admin_may_not_ask_about_others,
-        O6_root_need_be_no_admin, P18_O4_a_user_may_have_limits_of_its_own)
+        O6_root_need_be_no_admin, O6_tuttictl_asks_about_another_user,
+        P18_O4_a_user_may_have_limits_of_its_own)

@@ -226,6 +226,19 @@ START_TEST(O4_a_user_may_have_limits_of_its_own) {
         ck_assert_uint_eq(limits.connections, c.quota.connections);
         ck_assert_uint_eq(config_limits_of(&c, &c.overrides[1]).groups, 1);
         ck_assert_uint_eq(c.quota.groups, 7);
+        read_refused("[quota.7]\ngroups = 9\n[quota.8]\ngroups = 9\n[quota.7]\ngroups = 8\n",
+                "tuttid.conf:6: quota.7.groups = 8: given before, on line 2; remove one.");
+        for (uint32_t i = 0; i < MAX_OVERRIDES; i++) {
+                char key[64];
+                snprintf(key, sizeof(key), "quota.%u.groups", i + 5000);
+                if (i >= 2)
+                        set_ok(&c, key, "3");
+        }
+        char why[400];
+        ck_assert_uint_eq(c.n_overrides, MAX_OVERRIDES);
+        ck_assert_int_eq(config_set(&c, "quota.9.groups", "3", why, sizeof(why)), -EINVAL);
+        ck_assert_str_eq(why, "quota.9.groups = 3: more than 64 users have limits of their own.");
+        set_ok(&c, "quota.1000.groups", "10");
         set_refused("quota.1000.groups", "0", "quota.1000.groups = 0: out of range; use 1 to 1048576.");
         set_refused("quota.4294967295.groups", "1",
                 "quota.4294967295.groups = 1: unknown key; tuttid --help lists all of them.");
