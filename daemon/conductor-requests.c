@@ -271,6 +271,8 @@ static void conductor_welcome(struct conductor *c, struct session *s, const stru
         }
         s->is_greeted = true;
         text_copy(s->process, sizeof(s->process), r->hello.process);
+        s->viewer.is_admin = config_is_admin(c->house.config, s->uid);
+        viewer_show(&s->viewer, r->hello.secret);
         const struct reply reply = { .request = r->request,
                 .status = STATUS_OK,
                 .type = REPLY_WELCOME,
@@ -308,8 +310,9 @@ static void conductor_handle_hello(
 }
 
 static void conductor_handle_join(struct conductor *c, struct session *s, const struct request *r) {
-        const struct recording *before =
-                recorder_find(c->house.recorder, s->uid, r->join.job, r->join.group);
+        struct viewer self = { .uid = s->uid };
+        viewer_show(&self, r->join.secret);
+        const struct recording *before = recorder_find(c->house.recorder, &self, r->join.job, r->join.group);
         const struct join join = { .session = s->id,
                 .request = r->request,
                 .uid = s->uid,
@@ -317,6 +320,7 @@ static void conductor_handle_join(struct conductor *c, struct session *s, const 
                 .last_epoch = before ? recording_epoch(before) : 0,
                 .ask = r->join };
         error_init(&c->error, STATUS_OK);
+        viewer_show(&s->viewer, r->join.secret);
         enum status status = STATUS_OK;
         if (c->is_draining)
                 status = error_set(&c->error, STATUS_DRAINING, FIELD_UNSPECIFIED,

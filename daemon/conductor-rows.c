@@ -9,19 +9,15 @@
 
 /* --- rows of the daemon --- */
 
-static uint32_t count_stalled(const struct conductor *c, uint32_t uid) {
+static uint32_t count_groups(const struct conductor *c, const struct viewer *viewer, uint32_t *ret_stalled) {
         uint32_t n = 0;
+        *ret_stalled = 0;
         for (const struct group *g = rendezvous_next_group(c->house.rendezvous, NULL); g;
-                g = rendezvous_next_group(c->house.rendezvous, g))
-                n += g->uid == uid && g->is_stalled;
-        return n;
-}
-
-static uint32_t count_groups(const struct conductor *c, uint32_t uid) {
-        uint32_t n = 0;
-        for (const struct group *g = rendezvous_next_group(c->house.rendezvous, NULL); g;
-                g = rendezvous_next_group(c->house.rendezvous, g))
-                n += g->uid == uid;
+                g = rendezvous_next_group(c->house.rendezvous, g)) {
+                bool is_seen = viewer_sees(viewer, g->uid, g->secret);
+                n += is_seen;
+                *ret_stalled += is_seen && g->is_stalled;
+        }
         return n;
 }
 
@@ -29,6 +25,7 @@ bool write_daemon(struct row_writer *w, struct query *q) {
         struct conductor *c = w->conductor;
         const struct stats_totals totals = stats_totals(c->house.stats);
         char *isa = arena_calloc(&w->arena, 1, 128);
+        uint32_t n_stalled, n_groups = count_groups(c, &w->session->viewer, &n_stalled);
         if (isa) {
                 c->house.backend->ops->describe(c->house.backend, isa, 128);
                 isa[strcspn(isa, ",")] = '\0'; /* its first words are the instruction set */
@@ -39,8 +36,8 @@ bool write_daemon(struct row_writer *w, struct query *q) {
                 .pid = (uint32_t)getpid(),
                 .uptime_ns = c->now_ns - c->started_ns,
                 .n_sessions = sessions_count(c->house.sessions),
-                .n_groups = count_groups(c, w->session->uid),
-                .n_stalled = count_stalled(c, w->session->uid),
+                .n_groups = n_groups,
+                .n_stalled = n_stalled,
                 .n_collectives = totals.n_collectives,
                 .n_failed = totals.n_failed,
                 .n_refused = totals.n_refused,
@@ -75,6 +72,9 @@ bool write_devices(struct row_writer *w, struct query *q) {
         if (why)
                 writer_add(w, ROW_FALLBACK, 0)->fallback =
                         (struct row_fallback){ .what = c->house.backend->ops->name, .why = why };
+        if (c->house.unconfined && c->house.unconfined[0] != '\0')
+                writer_add(w, ROW_FALLBACK, 0)->fallback =
+                        (struct row_fallback){ .what = "confine", .why = c->house.unconfined };
         return true;
 }
 

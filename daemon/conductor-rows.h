@@ -8,12 +8,14 @@
 
 #define MAX_ROWS_A_PACKET  128
 #define MAX_QUESTION_BYTES 128 /* longer names are nobody's */
+#define MAX_LISTED_USERS   256 /* whose quotas an admin is told without asking for each */
 
 /* An answer under way. */
 struct query {
         struct list link; /* struct conductor.queries: its next slice is due; else it waits for its reader */
         uint64_t session, request;
         enum what what;
+        bool has_user; /* it names whom it is about */
         char job[MAX_QUESTION_BYTES], group[MAX_QUESTION_BYTES];
         uint32_t part;      /* of the answer: those before it are written */
         uint64_t group_id;  /* in this part: groups up to this one are written */

@@ -443,8 +443,11 @@ uint64_t conductor_next_ns(const struct conductor *c) {
         return b < a ? b : a;
 }
 
-void conductor_drain(struct conductor *c) {
+void conductor_drain(struct conductor *c, uint64_t now_ns) {
         c->is_draining = true;
+        c->now_ns = now_ns;
+        rendezvous_drain(c->house.rendezvous, now_ns, &c->outcome);
+        conductor_settle(c);
 }
 
 bool conductor_is_idle(const struct conductor *c) {

@@ -39,6 +39,7 @@ struct house {
         struct backend *backend;
         struct recorder *recorder;
         struct stats *stats;
+        const char *unconfined; /* why tuttid is not confined; NULL or "": it is */
 };
 
 int conductor_new(struct conductor **ret, const struct house *house, uint64_t now_ns) MUST_USE;
@@ -52,8 +53,9 @@ bool conductor_turn(struct conductor *c, uint64_t now_ns) MUST_USE;
 /* The next instant at which a turn is due though no bell rings; ALARM_NEVER: none. */
 uint64_t conductor_next_ns(const struct conductor *c);
 
-/* From here on nothing new is taken: submissions and joins get DRAINING. */
-void conductor_drain(struct conductor *c);
+/* From here on nothing new is taken: submissions and joins get DRAINING, and so does what was not sealed yet.
+ */
+void conductor_drain(struct conductor *c, uint64_t now_ns);
 /* Whether nothing is under way any more. */
 bool conductor_is_idle(const struct conductor *c);
 /* Ends all sessions. */

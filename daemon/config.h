@@ -14,11 +14,22 @@
 #define CONFIG_PATH_BYTES 256
 #define MAX_CPU_DEVICES   64
 #define MAX_WORKERS       64
+#define MAX_OVERRIDES     64 /* users with limits of their own */
+#define QUOTA_NOT_SAID    UINT64_MAX
+
+/* Whether tuttid confines itself, once it has started. */
+enum confine { CONFINE_YES, CONFINE_NO };
 
 enum isa { ISA_AUTO, ISA_SCALAR, ISA_AVX2, ISA_AVX512 };
 
 struct quota_limits {
         uint64_t connections, descriptors, mapped_bytes, pending, groups, recorder_bytes, result_bytes;
+};
+
+/* [quota.UID]: what it does not say (QUOTA_NOT_SAID) is as for everybody. */
+struct quota_override {
+        uint32_t uid;
+        struct quota_limits limits;
 };
 
 struct config {
@@ -32,7 +43,11 @@ struct config {
         uint64_t default_timeout_ns, join_timeout_ns, stall_warn_ns,
                 busy_max_ns; /* default_timeout 0: none */
         struct quota_limits quota;
+        struct quota_override overrides[MAX_OVERRIDES];
+        uint32_t n_overrides;
+        char admins[256]; /* uids, with blanks or commas between them */
         enum log_level log_level;
+        enum confine confine;
 };
 
 /* As the file says it: "avx512". */
@@ -51,6 +66,11 @@ int config_set(struct config *c, const char *key, const char *value, char *why, 
 /* Checks what depends on several keys, and that the socket path fits (107 bytes). 0 or -EINVAL /
  * -ENAMETOOLONG with `why`. */
 int config_check(const struct config *c, char *why, size_t why_bytes) MUST_USE;
+
+/* This uid stands in daemon.admins. */
+bool config_is_admin(const struct config *c, uint32_t uid);
+/* The limits of the user of an override, whole. */
+struct quota_limits config_limits_of(const struct config *c, const struct quota_override *o);
 
 /* One key, for people. */
 struct config_description {

@@ -17,8 +17,10 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "conductor.h"
+#include "confine.h"
 
-#define DRAIN_LIMIT_NS (5 * NS_PER_S)
+#define OWN_DESCRIPTORS 256 /* what tuttid has open for itself, with room for guests who are turned away */
+#define DRAIN_LIMIT_NS  (5 * NS_PER_S)
 
 struct daemon {
         const struct config *config;
@@ -32,6 +34,7 @@ struct daemon {
         uv_pipe_t leash; /* a private tuttid's stdin */
         bool has_loop, has_leash, is_rung, is_ending;
         uint64_t timer_at_ns, drain_until_ns;
+        char unconfined[CONFINE_WHY_BYTES];
 };
 
 static void daemon_ring(void *data) {
@@ -47,7 +50,7 @@ static void daemon_end(struct daemon *d, const char *why) {
         log_info("ending: %s", why);
         d->drain_until_ns = clock_now_ns() + DRAIN_LIMIT_NS;
         listener_close(d->house.listener);
-        conductor_drain(d->conductor);
+        conductor_drain(d->conductor, clock_now_ns());
         d->is_rung = true;
         uv_stop(&d->loop);
 }
@@ -119,13 +122,20 @@ static void daemon_on_check(uv_check_t *check) {
 /* --- building --- */
 
 /* A client's descriptors pass through ours: the soft limit of 1,024 is not enough. */
-static void daemon_raise_descriptors(void) {
+static void daemon_raise_descriptors(const struct config *c) {
         struct rlimit limit;
-        if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur == limit.rlim_max)
+        if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
                 return;
+        rlim_t soft = limit.rlim_cur;
         limit.rlim_cur = limit.rlim_max;
-        if (setrlimit(RLIMIT_NOFILE, &limit) < 0)
+        if (soft < limit.rlim_max && setrlimit(RLIMIT_NOFILE, &limit) < 0) {
                 log_warning("the limit of descriptors stays as it is: %s", strerror(errno));
+                limit.rlim_cur = soft;
+        }
+        if (limit.rlim_cur < c->quota.descriptors + OWN_DESCRIPTORS)
+                log_warning("one user may fill the table of descriptors: quota.descriptors is %llu, and this "
+                            "process may have %llu; raise LimitNOFILE, or lower the quota",
+                        (unsigned long long)c->quota.descriptors, (unsigned long long)limit.rlim_cur);
 }
 
 static int daemon_build_loop(struct daemon *d) {
@@ -173,6 +183,10 @@ static int daemon_build_rooms(struct daemon *d) {
         if (getrandom(settings.hash_seed, sizeof(settings.hash_seed), 0) != sizeof(settings.hash_seed))
                 return errno ? -errno : -EIO;
         int r = quotas_new(&h->quotas, &c->quota);
+        for (uint32_t i = 0; r == 0 && i < c->n_overrides; i++) {
+                const struct quota_limits limits = config_limits_of(c, &c->overrides[i]);
+                r = quotas_override(h->quotas, c->overrides[i].uid, &limits);
+        }
         if (r == 0)
                 r = rendezvous_new(&h->rendezvous, &settings, h->quotas);
         if (r == 0)
@@ -196,7 +210,7 @@ static int daemon_build_rooms(struct daemon *d) {
 
 static int daemon_build(struct daemon *d) {
         char why[512];
-        daemon_raise_descriptors();
+        daemon_raise_descriptors(d->config);
         int r = daemon_build_loop(d);
         if (r == 0)
                 r = daemon_build_leash(d);
@@ -212,6 +226,8 @@ static int daemon_build(struct daemon *d) {
                 log_error("%s", why);
                 return r;
         }
+        confine(d->config->confine, d->unconfined); /* nobody was let in yet */
+        d->house.unconfined = d->unconfined;
         r = conductor_new(&d->conductor, &d->house, clock_now_ns());
         if (r < 0)
                 log_error("cannot start: %s", strerror(-r));
@@ -226,6 +242,8 @@ static void daemon_say_ready(const struct daemon *d) {
         const char *fallback = d->house.backend->ops->fallback(d->house.backend);
         if (fallback)
                 log_warning("%s", fallback);
+        if (d->unconfined[0] != '\0')
+                log_warning("%s", d->unconfined);
 }
 
 /* --- tearing down --- */

@@ -24,8 +24,6 @@
 #include "quota.h"
 #include "wire/message.h"
 
-#define MAX_SECRET_BYTES 64
-
 enum group_state { GROUP_FORMING, GROUP_WHOLE, GROUP_FAILED, GROUP_ENDED };
 
 enum member_state {

@@ -42,6 +42,9 @@ int quotas_new(struct quotas **ret, const struct quota_limits *limits) MUST_USE;
 /* Every charge must have been released. */
 void quotas_free(struct quotas *q);
 
+/* This user has limits of its own. Before anything is charged to it. 0 or -ENOMEM. */
+int quotas_override(struct quotas *q, uint32_t uid, const struct quota_limits *limits) MUST_USE;
+
 /* Charges `amount` of `quota` to `uid` in an empty *charge. STATUS_OK, STATUS_QUOTA (with name, used, limit
  * in *err) or STATUS_NO_MEMORY. `err` is touched only then, and may be NULL. */
 enum status quota_charge(struct quotas *q, struct charge *charge, uint32_t uid, enum quota quota,
@@ -56,7 +59,7 @@ enum status quota_charge_reserve(struct quotas *q, struct charge *charge, uint32
 void charge_release(struct charge *charge);
 
 uint64_t quota_used(const struct quotas *q, uint32_t uid, enum quota quota);
-uint64_t quota_limit(const struct quotas *q, enum quota quota);
+uint64_t quota_limit(const struct quotas *q, uint32_t uid, enum quota quota);
 /* Users with something charged. */
 uint32_t quota_users(const struct quotas *q);
 /* Fills `uids` with up to `n` of them; returns how many there are. */

@@ -106,6 +106,8 @@ static void conclude(
 
 /* Whoever was refused has used the key; who aborted without a half has not. */
 static struct rankset debtors_of(const struct meeting *m, const struct reason *why) {
+        if (why->status == STATUS_DRAINING)
+                return (struct rankset){ { 0 } }; /* nobody will come any more */
         struct rankset debtors = rankset_minus(&m->group->alive, &m->have);
         if (why->status == STATUS_PEER_REFUSED)
                 rankset_remove(&debtors, (unsigned int)why->rank);

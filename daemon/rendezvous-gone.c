@@ -255,3 +255,37 @@ void rendezvous_lose(struct rendezvous *r, uint64_t session, enum loss loss, con
         party_goes(r, session,
                 &(struct departure){ .state = MEMBER_LOST, .loss = loss, .why = why, .now_ns = now_ns }, out);
 }
+
+/* --- tuttid goes --- */
+
+#define DRAIN_DETAIL "tuttid is being stopped and takes nothing new"
+
+static void circle_drain(struct rendezvous *r, struct circle *c, uint64_t now_ns, struct outcome *out) {
+        list_for_each_safe (it, tmp, &c->group.meetings) {
+                struct meeting *m = list_entry(it, struct meeting, group_link);
+                if (m->state != MEETING_GATHERING)
+                        continue;
+                meeting_end(r, m,
+                        &(struct reason){ .status = STATUS_DRAINING,
+                                .entry = -1,
+                                .rank = -1,
+                                .age_ns = now_ns - m->first_ns,
+                                .detail = DRAIN_DETAIL },
+                        now_ns, out);
+        }
+}
+
+void rendezvous_drain(struct rendezvous *r, uint64_t now_ns, struct outcome *out) {
+        struct group *next, *g = rendezvous_next_group(r, NULL);
+        for (; g; g = next) {
+                struct circle *c = circle_of(g);
+                next = rendezvous_next_group(r, g);
+                if (g->state != GROUP_FORMING) {
+                        circle_drain(r, c, now_ns, out);
+                        continue;
+                }
+                error_init(c->failure, STATUS_DRAINING);
+                error_set_detail(c->failure, DRAIN_DETAIL);
+                circle_unform(r, c, NULL, now_ns, out);
+        }
+}

@@ -199,6 +199,10 @@ void rendezvous_reform_free(struct rendezvous *r, struct reform *reform);
 void rendezvous_lose(struct rendezvous *r, uint64_t session, enum loss loss, const char *why, uint64_t now_ns,
         struct outcome *out);
 
+/* tuttid is being stopped: what gathers ends with DRAINING for all, without debts, and forming groups do.
+ * What is sealed runs to its end. */
+void rendezvous_drain(struct rendezvous *r, uint64_t now_ns, struct outcome *out);
+
 /* The membership, of any state, when it is this session's; else NULL. */
 struct member *rendezvous_find_member(struct rendezvous *r, uint64_t session, uint64_t membership);
 

@@ -230,7 +230,7 @@ static struct connection *connection_new(struct sessions *s, const struct ucred 
         c->sessions = s;
         c->socket = c->pidfd = -1;
         c->session.id = ++s->last_id;
-        c->session.uid = peer->uid;
+        c->session.uid = c->session.viewer.uid = peer->uid;
         c->session.pid = peer->pid > 0 ? (uint32_t)peer->pid : 0;
         list_init(&c->outgoing);
         list_init(&c->ready_link);

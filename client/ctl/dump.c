@@ -212,7 +212,7 @@ static int dump_query(struct query *q) {
 
 const struct command command_dump = {
         .name = "dump",
-        .usage = "dump [--json] [--socket PATH] JOB/GROUP",
+        .usage = "dump [--json] [--socket PATH] [--user UID] JOB/GROUP",
         .summary = "the flight recorder of a group: its last 4,096 collectives",
         .help = "For each collective: when its first half came, its key, kind, op and value, and how it\n"
                 "ended; then how long it waited for the last half and ran, who is guilty where it\n"

@@ -149,7 +149,7 @@ static int groups_query(struct query *q) {
 
 const struct command command_groups = {
         .name = "groups",
-        .usage = "groups [--json] [--socket PATH] [JOB/GROUP]",
+        .usage = "groups [--json] [--socket PATH] [--user UID] [JOB/GROUP]",
         .summary = "the groups and their replicas, also ended groups whose record is kept",
         .help = "JOB/ may be left out where only one job has a group of that name.\n",
         .operand = CTL_OPERAND_OPTIONAL,

@@ -246,7 +246,7 @@ static int health_query(struct query *q) {
 
 const struct command command_health = {
         .name = "health",
-        .usage = "health [--json] [--socket PATH]",
+        .usage = "health [--json] [--socket PATH] [--user UID]",
         .summary = "one line for each thing that is wrong, and an exit code for probes",
         .help = "A fallback is a note: it is listed and changes nothing.\n"
                 "\n"

@@ -1,6 +1,8 @@
 #include "query.h"
 
+#include <errno.h>
 #include <getopt.h>
+#include <stdlib.h>
 #include <string.h>
 #include "json.h"
 #include "rows.h"
@@ -8,9 +10,21 @@
 static const struct option long_options[] = {
         { "json", no_argument, NULL, 'j' },
         { "socket", required_argument, NULL, 's' },
+        { "user", required_argument, NULL, 'u' },
         { "help", no_argument, NULL, 'h' },
         { NULL, 0, NULL, 0 },
 };
+
+static bool read_user(const char *text, uint32_t *ret) {
+        char *end;
+
+        if (*text < '0' || *text > '9')
+                return false;
+        errno = 0;
+        unsigned long uid = strtoul(text, &end, 10);
+        *ret = (uint32_t)uid;
+        return *end == '\0' && errno == 0 && uid < UINT32_MAX;
+}
 
 /* -1: go on; else the exit code. */
 static int read_options(struct query *q, int argc, char **argv) {
@@ -18,11 +32,15 @@ static int read_options(struct query *q, int argc, char **argv) {
 
         opterr = 0;
         optind = 0;
-        while ((c = getopt_long(argc, argv, "s:h", long_options, NULL)) != -1) {
+        while ((c = getopt_long(argc, argv, "s:u:h", long_options, NULL)) != -1) {
                 if (c == 'j') {
                         q->json = true;
                 } else if (c == 's') {
                         q->socket = optarg;
+                } else if (c == 'u') {
+                        if (!read_user(optarg, &q->user))
+                                return command_misused(q->command, "--user takes a uid, not %s", optarg);
+                        q->has_user = true;
                 } else if (c == 'h') {
                         command_print_help(q->command, stdout);
                         return CTL_WELL;
@@ -128,6 +146,8 @@ int query_main(const struct command *self, int argc, char **argv) {
         if (r >= 0)
                 return r;
         status = tutti_open(q.socket, &q.t);
+        if (status == TUTTI_OK && q.has_user)
+                status = tutti_admin_set_user(q.t, q.user);
         if (status != TUTTI_OK)
                 return report_library(&q, status);
         r = self->query(&q);

@@ -11,7 +11,8 @@
 struct query {
         const struct command *command;
         const char *socket, *operand; /* NULL: not given */
-        bool json;
+        bool json, has_user;
+        uint32_t user; /* whose things are asked about */
         struct tutti *t;
         struct page page;
 };

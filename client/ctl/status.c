@@ -403,7 +403,7 @@ static int status_query(struct query *q) {
 
 const struct command command_status = {
         .name = "status",
-        .usage = "status [--json] [--socket PATH]",
+        .usage = "status [--json] [--socket PATH] [--user UID]",
         .summary = "who is missing, and how tuttid and its groups are",
         .help = "Groups that stand still come first, with the replicas they wait for.\n"
                 "Rates are means over the time since the group was formed.\n"

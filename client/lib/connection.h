@@ -59,6 +59,8 @@ struct waiter {
 struct tutti {
         struct fork_guard *guard;
         int socket, event, epoll;
+        bool has_user; /* questions are about this one; set before they are asked */
+        uint32_t user;
 
         pthread_mutex_t growing;
 

@@ -256,7 +256,8 @@ static struct msg_hello hello_in(const Tutti__V1__Hello *m) {
                 .max_version = m->max_version,
                 .client = string_in(m->client),
                 .process = string_in(m->process),
-                .n_descriptors = m->n_descriptors };
+                .n_descriptors = m->n_descriptors,
+                .secret = string_in(m->secret) };
 }
 
 static void hello_out(const struct msg_hello *h, Tutti__V1__Hello *m) {
@@ -266,6 +267,7 @@ static void hello_out(const struct msg_hello *h, Tutti__V1__Hello *m) {
         m->client = string_out(h->client);
         m->process = string_out(h->process);
         m->n_descriptors = h->n_descriptors;
+        m->secret = string_out(h->secret);
 }
 
 static struct msg_join join_in(const Tutti__V1__Join *m) {
@@ -382,7 +384,9 @@ static void release_result_out(const struct msg_release_result *r, Tutti__V1__Re
 static struct msg_query query_in(const Tutti__V1__Query *m) {
         return (struct msg_query){ .what = known_or((int)m->what, WHAT_QUOTA + 1, WHAT_QUOTA + 1),
                 .job = string_in(m->job),
-                .group = string_in(m->group) };
+                .group = string_in(m->group),
+                .has_user = m->has_user,
+                .user = m->user };
 }
 
 static void query_out(const struct msg_query *q, Tutti__V1__Query *m) {
@@ -390,6 +394,8 @@ static void query_out(const struct msg_query *q, Tutti__V1__Query *m) {
         m->what = (Tutti__V1__What)q->what;
         m->job = string_out(q->job);
         m->group = string_out(q->group);
+        m->has_user = q->has_user;
+        m->user = q->user;
 }
 
 /* --- requests --- */

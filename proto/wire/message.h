@@ -68,6 +68,7 @@ struct msg_hello {
         uint32_t min_version, max_version;
         const char *client, *process;
         uint32_t n_descriptors;
+        const char *secret;
 };
 
 struct msg_join {
@@ -138,6 +139,8 @@ struct msg_release_result {
 struct msg_query {
         enum what what;
         const char *job, *group;
+        bool has_user; /* about another user than the asker */
+        uint32_t user;
 };
 
 struct request {

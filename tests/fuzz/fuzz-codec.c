@@ -78,6 +78,7 @@ static void check_request(const struct request *r) {
         case REQUEST_HELLO:
                 check_string(r->hello.client);
                 check_string(r->hello.process);
+                check_string(r->hello.secret);
                 break;
         case REQUEST_JOIN:
                 check_string(r->join.job);

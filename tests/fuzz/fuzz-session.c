@@ -68,7 +68,7 @@ static void set_up_once(void) {
         arena_init(&arena, scratch, sizeof(scratch));
         const struct request request = { .request = 1,
                 .type = REQUEST_HELLO,
-                .hello = { PROTOCOL_MIN, PROTOCOL_MAX, "fuzz", "fuzz", 0 } };
+                .hello = { PROTOCOL_MIN, PROTOCOL_MAX, "fuzz", "fuzz", 0, "" } };
         CHECK(codec_encode_request(&request, &arena, packet, &hello_bytes) == 0 &&
                 hello_bytes <= sizeof(hello));
         memcpy(hello, packet, hello_bytes);

@@ -6,6 +6,7 @@
 START_TEST(hello) {
         struct request r = { .request = UINT64_MAX, .type = REQUEST_HELLO };
         r.hello = (struct msg_hello){ .min_version = 1,
+                .secret = "s3cret",
                 .max_version = 9,
                 .client = "libtutti 0.1.0",
                 .process = "train",
@@ -16,6 +17,7 @@ START_TEST(hello) {
         SAME_STR(&r.hello, &back.hello, client);
         SAME_STR(&r.hello, &back.hello, process);
         SAME(&r.hello, &back.hello, n_descriptors);
+        SAME_STR(&r.hello, &back.hello, secret);
 }
 END_TEST
 
@@ -101,9 +103,13 @@ START_TEST(abort_busy_and_query) {
         SAME_STR(&r.busy, &back.busy, why);
         SAME(&r.busy, &back.busy, duration_ns);
         r.type = REQUEST_QUERY;
-        r.query = (struct msg_query){ .what = WHAT_QUOTA, .job = "dp", .group = "train" };
+        r.query = (struct msg_query){
+                .what = WHAT_QUOTA, .job = "dp", .group = "train", .has_user = true, .user = 1000
+        };
         back = pass_request(&r);
         SAME(&r.query, &back.query, what);
+        SAME(&r.query, &back.query, has_user);
+        SAME(&r.query, &back.query, user);
         SAME_STR(&r.query, &back.query, job);
         SAME_STR(&r.query, &back.query, group);
 }
@@ -433,16 +439,16 @@ START_TEST(the_corpus_holds_one_packet_of_each_kind) {
         struct request submit = submission(entries, ARRAY_SIZE(entries));
         submit.submit.signature.options = all_options;
         check_seed_request("submit", submit);
-        check_seed_request("hello",
-                (struct request){ .type = REQUEST_HELLO, .hello = { 1, 1, "libtutti 0.1.0", "train", 1 } });
+        check_seed_request("hello", (struct request){ .type = REQUEST_HELLO,
+                                            .hello = { 1, 1, "libtutti 0.1.0", "train", 1, "" } });
         check_seed_request("join", (struct request){ .type = REQUEST_JOIN,
                                            .join = { .job = "dp", .group = "train", .world_size = 4 } });
         check_seed_request("register", (struct request){ .type = REQUEST_REGISTER,
                                                .reg = { 1, 4096, ACCESS_IN, BUFFER_KIND_MEMFD, 1, "" } });
         check_seed_request(
                 "abort", (struct request){ .type = REQUEST_ABORT, .abort = { 1, true, key_of("x"), "NaN" } });
-        check_seed_request(
-                "query", (struct request){ .type = REQUEST_QUERY, .query = { WHAT_DUMP, "dp", "" } });
+        check_seed_request("query",
+                (struct request){ .type = REQUEST_QUERY, .query = { WHAT_DUMP, "dp", "", false, 0 } });
 
         check_seed_request("make_result", make_result);
         check_seed_request("release_result", release_result);

@@ -157,7 +157,7 @@ START_TEST(names_and_limits_are_those_of_the_config) {
         ck_assert_uint_eq(ARRAY_SIZE(cases), N_QUOTA);
         for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
                 ck_assert_str_eq(quota_name(cases[i].quota), cases[i].name);
-                ck_assert_uint_eq(quota_limit(q, cases[i].quota), cases[i].limit);
+                ck_assert_uint_eq(quota_limit(q, 1000, cases[i].quota), cases[i].limit);
         }
         quotas_free(q);
 }

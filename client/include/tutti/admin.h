@@ -2,7 +2,9 @@
  *
  * SPDX-License-Identifier: Apache-2.0
  *
- * An answer is a list of rows, as tuttid sent them. Another user's groups are not in it. Times are in ns,
+ * An answer is a list of rows, as tuttid sent them. Another user's groups are not in it, unless an admin asks
+ * for them (tutti_admin_set_user); nor are groups with a job secret, unless this connection has shown it: by
+ * joining with it, or in TUTTI_JOB_SECRET when it was opened. Times are in ns,
  * ages count back from the answer. Strings are never NULL and live as long as the answer. */
 #ifndef TUTTI_ADMIN_H
 #define TUTTI_ADMIN_H
@@ -19,7 +21,7 @@ enum tutti_admin_what {
         TUTTI_ADMIN_GROUPS, /* GROUP (also ended ones whose record is kept), MEMBER */
         TUTTI_ADMIN_STATS,  /* DAEMON, STATS, MEMBER */
         TUTTI_ADMIN_DUMP,   /* RECORD, oldest first; needs job and group */
-        TUTTI_ADMIN_QUOTA   /* QUOTA */
+        TUTTI_ADMIN_QUOTA   /* QUOTA, the asker's first; of an admin then everybody's, at most 256 users */
 };
 
 enum tutti_kind {
@@ -173,6 +175,9 @@ struct tutti_answer {
  */
 TUTTI_API enum tutti_status tutti_admin_ask(struct tutti *t, enum tutti_admin_what what, const char *job,
         const char *group, struct tutti_answer **ret);
+/* From here on questions on this connection are about what this user has. tuttid lets admins (daemon.admins)
+ * ask about others: everybody else gets PERMISSION. Not while another thread asks. OK, INVALID. */
+TUTTI_API enum tutti_status tutti_admin_set_user(struct tutti *t, uint32_t uid);
 TUTTI_API void tutti_answer_free(struct tutti_answer *a);
 
 /* The socket path that tutti_open(NULL) would use, into `buf`; OK, LIMIT, NO_DAEMON (none exists; buf holds
