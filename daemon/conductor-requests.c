@@ -18,21 +18,27 @@ void conductor_drop_half(struct conductor *c, struct half *half) {
 
 /* --- submissions --- */
 
+/* Elements from the first to the last; signature_check has seen to it that they can be counted. */
+static uint64_t extent_at(const struct entry *e, const struct place *place) {
+        struct view view;
+        uint64_t extent;
+        entry_view(e, place, &view);
+        CHECK(view_extent(&view, &extent));
+        return extent;
+}
+
 /* Takes a lease on every place that this replica reads or writes. */
 static enum status conductor_lease_entry(
         struct conductor *c, const struct half *half, struct entry *e, uint32_t rank) {
-        uint64_t count;
-        if (!entry_count(e, &count))
-                return error_set(&c->error, STATUS_INVALID, FIELD_SHAPE, "the shape has too many elements");
         if (signature_reads(&half->signature, rank)) {
                 enum status status = buffer_lease(c->house.buffers, half->session, &e->input, BUFFER_READ,
-                        count, dtype_bytes(e->dtype), &c->error);
+                        extent_at(e, &e->input), dtype_bytes(e->dtype), &c->error);
                 if (status != STATUS_OK)
                         return status;
         }
         if (e->output.buffer != 0 && entry_has_destination(e, rank))
-                return buffer_lease(c->house.buffers, half->session, &e->output, BUFFER_WRITE, count,
-                        dtype_bytes(entry_output_dtype(e)), &c->error);
+                return buffer_lease(c->house.buffers, half->session, &e->output, BUFFER_WRITE,
+                        extent_at(e, &e->output), dtype_bytes(entry_output_dtype(e)), &c->error);
         return STATUS_OK;
 }
 

@@ -26,7 +26,7 @@ static enum status take_value(
         struct draft *d, const char *what, const struct tutti_value *given, struct tutti_value *ret) {
         if (!given)
                 return refuse(d->err, STATUS_INVALID, FIELD_BUFFER, "the %s is NULL", what);
-        if (!arguments_copy(ret, sizeof(*ret), given, given->struct_size))
+        if (!arguments_copy(&ARGUMENTS_SINCE(ret, has_strides), given, given->struct_size))
                 return refuse_value_size(d, what, given);
         if (ret->n_dims > TUTTI_MAX_DIMS)
                 return refuse(d->err, STATUS_LIMIT, FIELD_SHAPE,
@@ -39,26 +39,52 @@ static enum status take_value(
         return STATUS_OK;
 }
 
-/* Where it lies: tuttid knows the region, and only the library knows the buffer's bounds in it. */
-static enum status place_value(
-        struct draft *d, const char *what, const struct tutti_value *v, struct place *ret) {
+/* How its elements lie, and from the first to the last of them how many would. */
+static enum status view_value(struct draft *d, const char *what, const struct tutti_value *v,
+        struct view *ret, uint64_t *ret_extent) {
         struct entry like = { .n_dims = v->n_dims };
-        struct span span;
-        uint64_t n = 0;
-        CHECK(v->buffer); /* take_value has looked */
+        uint64_t n;
         memcpy(like.shape, v->shape, v->n_dims * sizeof(*v->shape));
-        size_t element_bytes = dtype_bytes((enum dtype)v->dtype);
         if (!entry_count(&like, &n))
                 return refuse(d->err, STATUS_LIMIT, FIELD_SHAPE,
                         "the %s has more elements than 63 bits can count", what);
-        if (element_bytes && !span_make(v->offset, n, element_bytes, v->buffer->n_bytes, &span))
+        view_make(ret, v->n_dims, v->shape, v->has_strides ? v->strides : NULL);
+        if (!view_extent(ret, ret_extent))
+                return refuse(d->err, STATUS_LIMIT, FIELD_STRIDES,
+                        "the strides of the %s reach beyond what 63 bits can count", what);
+        return STATUS_OK;
+}
+
+/* Only those that say something: what is contiguous goes the straight way. */
+static void place_strides(const struct tutti_value *v, const struct view *view, struct place *ret) {
+        struct view simple = *view;
+        view_simplify(&simple);
+        if (!v->has_strides || view_is_empty(view) || view_is_dense(&simple))
+                return;
+        ret->n_strides = v->n_dims;
+        memcpy(ret->strides, v->strides, v->n_dims * sizeof(*v->strides));
+}
+
+/* Where it lies: tuttid knows the region, and only the library knows the buffer's bounds in it. */
+static enum status place_value(
+        struct draft *d, const char *what, const struct tutti_value *v, struct place *ret) {
+        struct view view;
+        struct span span;
+        uint64_t extent = 0;
+        CHECK(v->buffer); /* take_value has looked */
+        enum status status = view_value(d, what, v, &view, &extent);
+        if (status != STATUS_OK)
+                return status;
+        size_t element_bytes = dtype_bytes((enum dtype)v->dtype);
+        if (element_bytes && !span_make(v->offset, extent, element_bytes, v->buffer->n_bytes, &span))
                 return refuse(d->err, STATUS_INVALID, FIELD_OFFSET,
                         "the %s, %llu elements of %zu bytes from offset %zu on, is not aligned to its "
                         "elements "
                         "or does not fit into its buffer of %zu bytes",
-                        what, (unsigned long long)n, element_bytes, v->offset, v->buffer->n_bytes);
+                        what, (unsigned long long)extent, element_bytes, v->offset, v->buffer->n_bytes);
         ret->buffer = v->buffer->region->id;
         ret->offset_bytes = v->buffer->block.offset_bytes + v->offset;
+        place_strides(v, &view, ret);
         d->uses[d->n_uses++] = v->buffer;
         return STATUS_OK;
 }
@@ -122,7 +148,7 @@ static enum status draft_output(struct draft *d, const struct tutti_value *given
 static enum status draft_output_dtype(struct draft *d, const struct tutti_value *given) {
         if (!given)
                 return STATUS_OK;
-        if (!arguments_copy(&d->output, sizeof(d->output), given, given->struct_size))
+        if (!arguments_copy(&ARGUMENTS_SINCE(&d->output, has_strides), given, given->struct_size))
                 return refuse_value_size(d, "output", given);
         if (d->output.dtype != d->input.dtype)
                 d->entry->output_dtype = dtype_on_wire(d->output.dtype);
@@ -151,7 +177,7 @@ static enum status draft_entry(struct draft *d, uint32_t i) {
         const void *at = (const char *)h->entries + i * h->stride_bytes;
         memset(d->entry, 0, sizeof(*d->entry));
         d->n_uses = 0;
-        bool is_known = arguments_copy(&given, sizeof(given), at, h->stride_bytes);
+        bool is_known = arguments_copy(&ARGUMENTS(&given), at, h->stride_bytes);
         if (!is_known || given.struct_size != h->stride_bytes)
                 return refuse(d->err, STATUS_INVALID, FIELD_ENTRIES,
                         "an entry has struct_size %zu; begin each with TUTTI_ENTRY or tutti_entry_init, all "
@@ -188,7 +214,7 @@ static enum status take_options(const struct half *h, struct half_options *ret, 
         *ret = (struct half_options){ 0 };
         if (!h->options)
                 return STATUS_OK;
-        if (!arguments_copy(&options, sizeof(options), h->options, h->options->struct_size))
+        if (!arguments_copy(&ARGUMENTS(&options), h->options, h->options->struct_size))
                 return refuse(err, STATUS_INVALID, FIELD_OPTIONS,
                         "the options have struct_size %zu; begin them with TUTTI_OPTIONS or "
                         "tutti_options_init",

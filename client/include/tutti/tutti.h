@@ -299,7 +299,14 @@ TUTTI_API void tutti_buffer_free(struct tutti_buffer *b);
 
 /* --- values --- */
 
-/* A dense contiguous view of a buffer, last dimension fastest. n_dims = 0 is a scalar. */
+/* A view of a buffer; the last dimension is the fastest. n_dims = 0 is a scalar.
+ *
+ * Contiguous, unless has_strides says that element (i, j, ...) lies i * strides[0] + j * strides[1] + ...
+ * elements behind the first: a slice, a column, a transposed array. No two elements may lie in one place (a
+ * stride of 0 is for a dimension of 1). What lies between elements is never touched. Strides and offsets are
+ * this replica's own: only shapes must be equal in all. Bits and rules are those of contiguous values; time
+ * is not: rows that run on for 512 bytes and more in every replica are reduced where they are, what is more
+ * scattered goes element by element through the cache. */
 struct tutti_value {
         size_t struct_size;
         struct tutti_buffer *buffer;
@@ -307,6 +314,8 @@ struct tutti_value {
         enum tutti_dtype dtype;
         uint32_t n_dims;
         uint64_t shape[TUTTI_MAX_DIMS];
+        uint32_t has_strides;
+        uint64_t strides[TUTTI_MAX_DIMS]; /* in elements; count where has_strides is not 0 */
 };
 
 #define TUTTI_VALUE(...) ((struct tutti_value){ .struct_size = sizeof(struct tutti_value), __VA_ARGS__ })
