@@ -3,6 +3,7 @@
  * to exactly one chunk, wherever the steps begin and whatever their element size. */
 #include "plan.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,6 +23,7 @@ void plan_deinit(struct plan *p) {
         free(p->steps);
         free(p->operands);
         free(p->strides);
+        free(p->sums);
         plan_init(p);
 }
 
@@ -32,6 +34,8 @@ void plan_reset(struct plan *p) {
                 .steps_capacity = p->steps_capacity,
                 .operands = p->operands,
                 .operands_capacity = p->operands_capacity,
+                .sums = p->sums,
+                .sums_capacity = p->sums_capacity,
                 .strides = p->strides,
                 .strides_capacity = p->strides_capacity,
         };
@@ -156,6 +160,40 @@ void plan_simplify_step(struct plan *p) {
         p->n_strides = s->first_stride + n_operands * s->n_dims;
 }
 
+/* --- checksums of inputs --- */
+
+int plan_begin_sums(struct plan *p) {
+        bool is_checked = false;
+        for (uint32_t i = 0; i < p->n_steps; i++)
+                is_checked |= p->steps[i].check_inputs;
+        if (!is_checked)
+                return 0;
+        _Atomic uint64_t *sums = reserve(p->sums, &p->sums_capacity, p->n_operands, sizeof(*p->sums));
+        if (!sums)
+                return -ENOMEM;
+        p->sums = sums;
+        for (uint32_t i = 0; i < p->n_operands; i++)
+                p->sums[i] = 0;
+        return 0;
+}
+
+bool plan_find_changed_input(
+        const struct plan *p, const struct step **ret_step, const struct operand **ret_input) {
+        for (uint32_t i = 0; i < p->n_steps; i++) {
+                const struct step *s = &p->steps[i];
+                for (uint32_t k = 0; s->check_inputs && k < s->n_inputs; k++) {
+                        const struct operand *o = &p->operands[s->first_operand + k];
+                        if ((s->has_weights && o->weight == 0) ||
+                                p->sums[s->first_operand + k] == o->checksum)
+                                continue;
+                        *ret_step = s;
+                        *ret_input = o;
+                        return true;
+                }
+        }
+        return false;
+}
+
 /* --- the index space --- */
 
 /* The sums cannot overflow: what a step spans is mapped, so it has less than 2^47 bytes, and a batch has at
@@ -263,6 +301,8 @@ static void print_checks(const struct step *s, struct text *t) {
                 text_add(t, "  check_numerics");
         if (s->check_overflow)
                 text_add(t, "  check_overflow");
+        if (s->check_inputs)
+                text_add(t, "  check_inputs");
 }
 
 static void print_step(const struct plan *p, const struct step *s, struct text *t) {

@@ -30,7 +30,8 @@ struct operand {
         uint64_t offset_bytes; /* in it */
         uint64_t buffer;       /* id, for printing */
         uint32_t rank;
-        double weight; /* of an input, where the step has weights */
+        double weight;     /* of an input, where the step has weights */
+        uint64_t checksum; /* of an input, where the step checks inputs: what it had when it was submitted */
 };
 
 struct step {
@@ -38,7 +39,7 @@ struct step {
         enum op op;
         enum dtype dtype, output_dtype; /* of the outputs: unspecified becomes dtype */
         enum rounding rounding;         /* MEAN of integers to their own type */
-        bool has_weights, check_numerics, check_overflow;
+        bool has_weights, check_numerics, check_overflow, check_inputs;
         uint32_t n_inputs, n_outputs;
         uint32_t first_operand; /* in plan->operands: inputs, then outputs */
         uint32_t divisor;       /* of MEAN without weights */
@@ -62,6 +63,10 @@ struct plan {
         uint32_t n_steps, steps_capacity;
         struct operand *operands;
         uint32_t n_operands, operands_capacity;
+        /* [n_operands] where inputs are checked: the checksums of what was read. The one thing that workers
+         * write in a plan; each adds its part. */
+        _Atomic uint64_t *sums;
+        uint32_t sums_capacity;
         uint64_t *strides;
         uint32_t n_strides, strides_capacity;
         bool has_joins; /* chunks are not independent */
@@ -88,6 +93,13 @@ uint64_t *plan_strides(const struct plan *p, const struct step *step, uint32_t o
 /* Brings the step that was added last to its normal form, with as few dimensions as can be: those of 1 are
  * dropped, neighbours that run on in every operand are one; none are left where all operands are dense. */
 void plan_simplify_step(struct plan *p);
+
+/* Once all steps are there: makes the sums, at 0, where one of them checks inputs. 0 or -ENOMEM. */
+int plan_begin_sums(struct plan *p) MUST_USE;
+/* After a run: the first input that was read with another checksum than it was submitted with. Inputs of
+ * weight 0 are not read. */
+bool plan_find_changed_input(
+        const struct plan *p, const struct step **ret_step, const struct operand **ret_input);
 
 /* Lays out the index space in chunks of `chunk_bytes` of each input (a multiple of 64) and sums up
  * moved_bytes. A step's share is count * element size; a JOIN has none. */

@@ -110,7 +110,7 @@ enum status planner_plan(
                 return refuse_memory(err);
         if (overlap.sharing != SHARING_NOTHING)
                 return refuse_overlap(problem, &overlap, err);
-        if (algorithm->build(problem, plan) < 0)
+        if (algorithm->build(problem, plan) < 0 || plan_begin_sums(plan) < 0)
                 return refuse_memory(err);
         plan_freeze(plan, p->chunk_bytes);
         return STATUS_OK;

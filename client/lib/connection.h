@@ -80,6 +80,7 @@ struct tutti {
         const struct page_slot *page; /* of tuttid, read-only */
         struct list groups, buffers, regions, dead_regions;
         struct list works, spare_works;
+        struct list spare_pieces; /* struct tutti_buffer: of staging, in no use */
         uint64_t next_region;
 
         void *memory; /* of send_bytes, window, arenas, receive_bytes */

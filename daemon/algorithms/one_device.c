@@ -89,6 +89,7 @@ static int build_step(const struct problem *problem, struct step step, uint32_t 
         step.output_dtype = entry_output_dtype(&problem->entries[first][step.entry]);
         step.check_numerics = options->check_numerics;
         step.check_overflow = options->check_overflow;
+        step.check_inputs = options->check_inputs;
         CHECK(entry_count(&problem->entries[first][step.entry], &step.count));
         step.n_outputs = count_outputs(problem, step.entry, source);
         if (has_strides(problem, step.entry)) {
@@ -105,6 +106,7 @@ static int build_step(const struct problem *problem, struct step step, uint32_t 
         for (uint32_t i = 0; i < step.n_inputs; i++) {
                 inputs[i] =
                         operand_at(&problem->entries[first + i][step.entry].input, problem->ranks[first + i]);
+                inputs[i].checksum = problem->entries[first + i][step.entry].input_checksum;
                 if (step.has_weights)
                         inputs[i].weight = problem->weights[first + i];
         }

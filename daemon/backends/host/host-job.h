@@ -28,5 +28,6 @@ struct job {
 /* Runs `n_elements` from first_element on, at j->in and j->out; both have moved on then. */
 void job_run(struct job *j, uint64_t n_elements);
 
-/* The same where j->in and j->out are the first elements of values with strides. */
+/* The same where j->in and j->out are the first elements of values with strides, or where inputs are checked.
+ */
 void job_run_strided(struct job *j, uint64_t n_elements);

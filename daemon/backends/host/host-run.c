@@ -135,7 +135,7 @@ static void run_piece(const struct chunk *c, const struct piece *piece) {
                 .total_weight = s->total_weight,
                 .nonfinite = s->check_numerics ? job.nonfinite : NULL,
         };
-        if (s->n_dims) {
+        if (s->n_dims || s->check_inputs) {
                 job.first_element = piece->first_element;
                 job_run_strided(&job, piece->n_elements);
                 return;

@@ -1,14 +1,16 @@
-/* Values with strides, through the same kernels.
+/* Values with strides, and those whose inputs are checked, through the same kernels.
  *
  * Where the last dimension runs on in every operand and is long, each row of it is a kernel call in place.
  * Otherwise the work is done in blocks of elements: what lies scattered is gathered into a tile, one slot for
  * each input, the kernel runs from there, and what it gives is scattered to where it belongs. Operands that
- * are dense are read and written where they are. The tile is small enough for the second-level cache, lives
- * on the worker's stack, and so needs no allocation under the guard. */
+ * are dense are read and written where they are. Inputs that are checked all go through the tile, where
+ * nobody can change them: what is summed up there is what the kernel reads. The tile is small enough for the
+ * second-level cache, lives on the worker's stack, and so needs no allocation under the guard. */
 #include <stdalign.h>
 #include <string.h>
 #include "backends/host/host-job.h"
 #include "base/check.h"
+#include "model/checksum.h"
 
 #define TILE_BYTES     (256u << 10)
 #define SLOT_ALIGNMENT 64
@@ -37,8 +39,8 @@ static bool is_dense(const struct job *j, uint32_t operand) {
 
 static bool has_long_rows(const struct job *j) {
         const struct step *s = j->step;
-        uint32_t last = s->n_dims - 1;
-        if (s->shape[last] * dtype_bytes(s->dtype) < ROW_MIN_BYTES)
+        uint32_t last = s->n_dims ? s->n_dims - 1 : 0;
+        if (s->check_inputs || s->shape[last] * dtype_bytes(s->dtype) < ROW_MIN_BYTES)
                 return false;
         for (uint32_t i = 0; i < s->n_inputs + s->n_outputs; i++)
                 if (plan_strides(j->chunk->plan, s, i)[last] != 1)
@@ -91,7 +93,8 @@ struct tile {
         uint32_t scattered[MAX_WORLD], n_scattered,
                 n_dense; /* outputs; the dense ones stand first in job->out */
         uint32_t dense[MAX_WORLD];
-        uint64_t block; /* elements */
+        uint64_t sums[MAX_WORLD]; /* of inputs that are checked */
+        uint64_t block;           /* elements */
         size_t slot_bytes;
         uint8_t *bytes;
 };
@@ -106,7 +109,8 @@ static void plan_tile(struct tile *t) {
         uint32_t n_slots = 0;
         t->n_scattered = t->n_dense = 0;
         for (uint32_t i = 0; i < s->n_inputs; i++) {
-                t->is_gathered[i] = !is_dense(t->job, i) && !is_left_out(t->job, i);
+                t->sums[i] = 0;
+                t->is_gathered[i] = (s->check_inputs || !is_dense(t->job, i)) && !is_left_out(t->job, i);
                 n_slots += t->is_gathered[i];
         }
         for (uint32_t i = 0; i < s->n_outputs; i++)
@@ -121,7 +125,7 @@ static void plan_tile(struct tile *t) {
 }
 
 /* What of the block is scattered comes into slots; returns the first slot that is free. */
-static uint8_t *gather_block(const struct tile *t, uint64_t n) {
+static uint8_t *gather_block(struct tile *t, uint64_t n) {
         struct job *j = t->job;
         uint8_t *slot = t->bytes;
         for (uint32_t i = 0; i < j->step->n_inputs; i++) {
@@ -131,6 +135,8 @@ static uint8_t *gather_block(const struct tile *t, uint64_t n) {
                         continue;
                 }
                 lattice_gather(&l, t->bases.in[i], j->first_element, n, slot);
+                if (j->step->check_inputs)
+                        t->sums[i] += checksum_elements(slot, n, l.element_bytes, j->first_element);
                 j->in[i] = slot;
                 slot += t->slot_bytes;
         }
@@ -157,6 +163,12 @@ static void scatter_block(const struct tile *t, const uint8_t *slot, uint64_t fi
         }
 }
 
+static void add_sums(const struct tile *t) {
+        const struct step *s = t->job->step;
+        for (uint32_t i = 0; s->check_inputs && i < s->n_inputs; i++)
+                t->job->chunk->plan->sums[s->first_operand + i] += t->sums[i];
+}
+
 static void run_tiles(struct job *j, uint64_t n_elements) {
         alignas(SLOT_ALIGNMENT) uint8_t bytes[TILE_BYTES];
         struct tile t;
@@ -172,6 +184,7 @@ static void run_tiles(struct job *j, uint64_t n_elements) {
                 scatter_block(&t, slot, first, n);
                 n_elements -= n;
         }
+        add_sums(&t);
 }
 
 void job_run_strided(struct job *j, uint64_t n_elements) {
