@@ -57,7 +57,7 @@ static void sum_of_all_sizes(struct replica *me) {
         }
 }
 
-START_TEST(F5_plain_memory_of_4_KiB_to_64_MiB) {
+START_TEST(plain_memory_of_4_KiB_to_64_MiB) {
         replicas_run(2, sum_of_all_sizes);
 }
 END_TEST
@@ -325,7 +325,7 @@ static void reduce_again_and_again(struct replica *me) {
         replica_hear(me, "end");
 }
 
-START_TEST(F5_pieces_are_used_again) {
+START_TEST(pieces_are_used_again) {
         struct host *h = host_start(NULL);
         struct replica *r[2];
         struct host_counters warm, hot;
@@ -343,8 +343,8 @@ START_TEST(F5_pieces_are_used_again) {
 }
 END_TEST
 
-UNIT_MAIN("plain", 60, F5_plain_memory_of_4_KiB_to_64_MiB, stack_locked_forked_and_read_only_memory,
+UNIT_MAIN("plain", 60, plain_memory_of_4_KiB_to_64_MiB, stack_locked_forked_and_read_only_memory,
         D3_every_dtype_in_plain_memory, P14_strides_batches_and_broadcasts_in_plain_memory,
         P14_a_batch_of_thousands_of_plain_values,
         inputs_are_copied_at_the_call_and_outputs_when_the_end_is_seen,
-        P7_plain_outputs_are_untouched_by_any_other_end, F5_pieces_are_used_again)
+        P7_plain_outputs_are_untouched_by_any_other_end, pieces_are_used_again)
