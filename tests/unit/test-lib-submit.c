@@ -156,6 +156,55 @@ START_TEST(a_newer_header_may_only_set_what_this_library_knows) {
 }
 END_TEST
 
+/* What came after the first version is 0 for a program that was compiled before. */
+START_TEST(an_older_header_lacks_what_came_later) {
+        struct setting *x = setting_new();
+        struct tutti_value old = x->v;
+        struct tutti_options options = TUTTI_OPTIONS(.check_numerics = 1, .check_inputs = 1);
+        struct tutti_work *w;
+        old.struct_size = offsetof(struct tutti_value, has_strides);
+        old.has_strides = 1;
+        old.memory = &old;
+        options.struct_size = offsetof(struct tutti_options, check_inputs);
+        ck_assert_int_eq(tutti_all_reduce_start(x->g, "a", TUTTI_SUM, &old, &old, &options, &w), TUTTI_OK);
+        ck_assert_int_eq(tutti_work_wait(w, -1), TUTTI_OK);
+        tutti_work_free(w);
+        old.struct_size--;
+        ck_assert_int_eq(tutti_all_reduce(x->g, "b", TUTTI_SUM, &old, &old), TUTTI_INVALID);
+        ck_assert_int_eq(tutti_error_info()->field, TUTTI_FIELD_SIZE);
+        setting_end(x);
+}
+END_TEST
+
+/* With a fresh connection for each call that fails, since pieces and lists are kept. */
+START_TEST(plain_memory_that_cannot_be_staged_is_NO_MEMORY_and_stays_as_it_is) {
+        unsigned int n = 1, n_refused = 0;
+        for (bool has_failed = true; has_failed; n++) {
+                struct setting *x = setting_new();
+                float plain[16];
+                for (int i = 0; i < 16; i++)
+                        plain[i] = (float)i;
+                struct tutti_value v =
+                        TUTTI_VALUE(.memory = plain, .dtype = TUTTI_F32, .n_dims = 1, .shape = { 16 });
+                const struct tutti_options options = TUTTI_OPTIONS(.check_inputs = 1);
+                struct tutti_work *w = NULL;
+                failing_call_at(FAILING_MEMORY | FAILING_MMAP, n);
+                enum tutti_status status = tutti_all_reduce_start(x->g, "a", TUTTI_SUM, &v, &v, &options, &w);
+                if (status == TUTTI_OK)
+                        status = tutti_work_wait(w, -1);
+                has_failed = failing_has_failed();
+                failing_call_at(0, 0);
+                ck_assert_int_eq(status, has_failed ? TUTTI_NO_MEMORY : TUTTI_OK);
+                n_refused += has_failed && x->record.seen[0].refused == STATUS_NO_MEMORY;
+                for (int i = 0; i < 16; i++)
+                        ck_assert_float_eq(plain[i], (float)i); /* the server reduces nothing */
+                tutti_work_free(w);
+                setting_end(x);
+        }
+        ck_assert_uint_ge(n_refused, 4);
+}
+END_TEST
+
 START_TEST(a_key_that_cannot_be_sent_is_refused_by_the_work_alone) {
         struct setting *x = setting_new();
         struct tutti_work *w;
@@ -383,7 +432,8 @@ START_TEST(odd_batches_are_refused) {
 END_TEST
 
 UNIT_MAIN("lib-submit", 30, what_the_library_refuses_its_peers_hear_under_the_same_number_P4,
-        a_newer_header_may_only_set_what_this_library_knows,
+        a_newer_header_may_only_set_what_this_library_knows, an_older_header_lacks_what_came_later,
+        plain_memory_that_cannot_be_staged_is_NO_MEMORY_and_stays_as_it_is,
         a_key_that_cannot_be_sent_is_refused_by_the_work_alone,
         a_half_without_memory_is_refused_to_the_peers_too,
         a_refused_half_that_pays_a_debt_hears_of_the_debt_P3,
