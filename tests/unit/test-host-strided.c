@@ -200,7 +200,7 @@ static void try_many(enum isa isa, int n_rounds) {
         free(expected);
 }
 
-#define N_ROUNDS (unit_scale() > 1 ? 100 : 300)
+#define N_ROUNDS (unit_scale() > 1 ? 50 : 150)
 
 START_TEST(D1_D16_P10_strided_values_scalar) {
         try_many(ISA_SCALAR, N_ROUNDS);

@@ -101,9 +101,7 @@ void job_run(struct job *j, uint64_t n_elements) {
         move_on(j, n_elements);
 }
 
-static void place_operands(struct job *j) {
-        const struct step *s = j->step;
-        const struct plan *plan = j->chunk->plan;
+static void place_operands(struct job *j, const struct plan *plan, const struct step *s) {
         CHECK(s->n_inputs >= 1 && s->n_inputs <= MAX_WORLD && s->n_outputs <= MAX_WORLD);
         for (uint32_t i = 0; i < s->n_inputs; i++)
                 j->in[i] = locate(plan, s, i);
@@ -121,7 +119,7 @@ static void run_piece(const struct chunk *c, const struct piece *piece) {
         job.chunk = c;
         job.step = s;
         job.first_element = 0;
-        place_operands(&job);
+        place_operands(&job, c->plan, s);
         job.call = (struct kernel_call){
                 .op = s->op,
                 .dtype = s->dtype,

@@ -104,17 +104,17 @@ static bool is_left_out(const struct job *j, uint32_t input) {
         return j->step->has_weights && j->weights[input] == 0;
 }
 
-static void plan_tile(struct tile *t) {
-        const struct step *s = t->job->step;
+static void plan_tile(struct tile *t, const struct job *j) {
+        const struct step *s = j->step;
         uint32_t n_slots = 0;
         t->n_scattered = t->n_dense = 0;
         for (uint32_t i = 0; i < s->n_inputs; i++) {
                 t->sums[i] = 0;
-                t->is_gathered[i] = (s->check_inputs || !is_dense(t->job, i)) && !is_left_out(t->job, i);
+                t->is_gathered[i] = (s->check_inputs || !is_dense(j, i)) && !is_left_out(j, i);
                 n_slots += t->is_gathered[i];
         }
         for (uint32_t i = 0; i < s->n_outputs; i++)
-                if (is_dense(t->job, s->n_inputs + i))
+                if (is_dense(j, s->n_inputs + i))
                         t->dense[t->n_dense++] = i;
                 else
                         t->scattered[t->n_scattered++] = i;
@@ -175,7 +175,7 @@ static void run_tiles(struct job *j, uint64_t n_elements) {
         t.job = j;
         t.bytes = bytes;
         take_bases(j, &t.bases);
-        plan_tile(&t);
+        plan_tile(&t, j);
         while (n_elements > 0) {
                 uint64_t n = n_elements < t.block ? n_elements : t.block, first = j->first_element;
                 uint8_t *slot = gather_block(&t, n);
