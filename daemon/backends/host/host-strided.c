@@ -130,6 +130,7 @@ static uint8_t *gather_block(struct tile *t, uint64_t n) {
         uint8_t *slot = t->bytes;
         for (uint32_t i = 0; i < j->step->n_inputs; i++) {
                 const struct lattice l = lattice_of(j, i, dtype_bytes(j->step->dtype));
+                /* NOLINTNEXTLINE(clang-analyzer-core.uninitialized.Branch): by plan_tile, all */
                 if (!t->is_gathered[i]) {
                         j->in[i] = t->bases.in[i] + j->first_element * l.element_bytes;
                         continue;
@@ -166,6 +167,7 @@ static void scatter_block(const struct tile *t, const uint8_t *slot, uint64_t fi
 static void add_sums(const struct tile *t) {
         const struct step *s = t->job->step;
         for (uint32_t i = 0; s->check_inputs && i < s->n_inputs; i++)
+                /* NOLINTNEXTLINE(clang-analyzer-core.uninitialized.Assign): by plan_tile, all */
                 t->job->chunk->plan->sums[s->first_operand + i] += t->sums[i];
 }
 
