@@ -205,6 +205,40 @@ START_TEST(plain_memory_that_cannot_be_staged_is_NO_MEMORY_and_stays_as_it_is) {
 }
 END_TEST
 
+static void *wait_for_plain(void *work) {
+        return tutti_work_wait(work, -1) == TUTTI_OK ? work : NULL;
+}
+
+/* The server reduces nothing, so what comes home is the input. */
+START_TEST(plain_outputs_are_home_in_every_thread_that_has_seen_the_end) {
+        struct setting *x = setting_new();
+        static float in[50000], out[50000];
+        struct tutti_value from =
+                TUTTI_VALUE(.memory = in, .dtype = TUTTI_F32, .n_dims = 1, .shape = { 50000 });
+        for (int round = 0; round < 20; round++) {
+                pthread_t threads[3];
+                struct tutti_work *w;
+                void *seen;
+                for (int i = 0; i < 50000; i++)
+                        in[i] = out[i] = (float)(i + round);
+                ck_assert_int_eq(
+                        tutti_all_reduce_start(x->g, "a", TUTTI_SUM, &from, &from, NULL, &w), TUTTI_OK);
+                for (int i = 0; i < 3; i++)
+                        ck_assert_int_eq(pthread_create(&threads[i], NULL, wait_for_plain, w), 0);
+                ck_assert_int_eq(tutti_work_wait(w, -1), TUTTI_OK);
+                ck_assert_mem_eq(in, out, sizeof(in));
+                in[7] = -1; /* ours again: nobody writes it once more */
+                for (int i = 0; i < 3; i++) {
+                        ck_assert_int_eq(pthread_join(threads[i], &seen), 0);
+                        ck_assert_ptr_eq(seen, w);
+                }
+                ck_assert_float_eq(in[7], -1);
+                tutti_work_free(w);
+        }
+        setting_end(x);
+}
+END_TEST
+
 START_TEST(a_key_that_cannot_be_sent_is_refused_by_the_work_alone) {
         struct setting *x = setting_new();
         struct tutti_work *w;
@@ -434,6 +468,7 @@ END_TEST
 UNIT_MAIN("lib-submit", 30, what_the_library_refuses_its_peers_hear_under_the_same_number_P4,
         a_newer_header_may_only_set_what_this_library_knows, an_older_header_lacks_what_came_later,
         plain_memory_that_cannot_be_staged_is_NO_MEMORY_and_stays_as_it_is,
+        plain_outputs_are_home_in_every_thread_that_has_seen_the_end,
         a_key_that_cannot_be_sent_is_refused_by_the_work_alone,
         a_half_without_memory_is_refused_to_the_peers_too,
         a_refused_half_that_pays_a_debt_hears_of_the_debt_P3,
