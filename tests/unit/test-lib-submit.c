@@ -195,11 +195,13 @@ START_TEST(plain_memory_that_cannot_be_staged_is_NO_MEMORY_and_stays_as_it_is) {
                 has_failed = failing_has_failed();
                 failing_call_at(0, 0);
                 ck_assert_int_eq(status, has_failed ? TUTTI_NO_MEMORY : TUTTI_OK);
-                n_refused += has_failed && x->record.seen[0].refused == STATUS_NO_MEMORY;
                 for (int i = 0; i < 16; i++)
                         ck_assert_float_eq(plain[i], (float)i); /* the server reduces nothing */
                 tutti_work_free(w);
-                setting_end(x);
+                tutti_close(x->t);
+                server_end(x->s);
+                n_refused += has_failed && x->record.seen[0].refused == STATUS_NO_MEMORY;
+                free(x);
         }
         ck_assert_uint_ge(n_refused, 4);
 }
@@ -347,16 +349,25 @@ START_TEST(one_submission_more_than_the_page_has_slots_is_LIMIT_P9) {
 }
 END_TEST
 
-START_TEST(after_warm_up_a_synchronous_collective_takes_no_memory) {
-        struct setting *x = setting_new();
-        int n_ok = tutti_all_reduce(x->g, NULL, TUTTI_SUM, &x->v, &x->v) == TUTTI_OK;
+static void reduce_without_memory(struct setting *x, const struct tutti_value *v) {
+        int n_ok = tutti_all_reduce(x->g, NULL, TUTTI_SUM, v, v) == TUTTI_OK;
         failing_call_at(FAILING_MEMORY | FAILING_MMAP, 1);
         for (int i = 0; i < 20; i++)
-                n_ok += tutti_all_reduce(x->g, NULL, TUTTI_SUM, &x->v, &x->v) == TUTTI_OK;
+                n_ok += tutti_all_reduce(x->g, NULL, TUTTI_SUM, v, v) == TUTTI_OK;
         bool has_failed = failing_has_failed();
         failing_call_at(0, 0);
         ck_assert_int_eq(n_ok, 21);
         ck_assert(!has_failed);
+}
+
+START_TEST(after_warm_up_a_synchronous_collective_takes_no_memory) {
+        struct setting *x = setting_new();
+        float plain[16] = { 0 };
+        struct tutti_value v = x->v;
+        reduce_without_memory(x, &v);
+        v.buffer = NULL;
+        v.memory = plain;
+        reduce_without_memory(x, &v);
         setting_end(x);
 }
 END_TEST
