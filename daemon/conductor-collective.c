@@ -301,6 +301,29 @@ static void conductor_blame(struct conductor *c, const struct meeting *m, const 
                         (unsigned long long)t->culprit_buffer);
 }
 
+/* An input is not what it was when it was submitted: whoever changed it meanwhile has made wrong numbers for
+ * all.
+ */
+static bool conductor_find_changed_input(struct conductor *c, const struct meeting *m, const struct task *t) {
+        const struct step *step;
+        const struct operand *input;
+        if (!plan_find_changed_input(&t->plan, &step, &input))
+                return false;
+        struct error *err = &c->error;
+        error_init(err, STATUS_INVALID);
+        describe_meeting(m, err);
+        err->field = FIELD_DATA;
+        err->outputs_undefined = true;
+        err->have = m->have;
+        err->rank = (int32_t)input->rank;
+        err->entry = (int32_t)step->entry;
+        error_set_detail(err,
+                "check_inputs: the input of R%u (entry %u) was changed after it had been submitted; leave an "
+                "input alone until its collective has ended",
+                input->rank, step->entry);
+        return true;
+}
+
 void conductor_task_done(struct conductor *c, struct task *t) {
         struct meeting *m = t->owner;
         c->n_running--;
@@ -310,7 +333,9 @@ void conductor_task_done(struct conductor *c, struct task *t) {
                 log_warning("%s/%s: its memory stood still for %llu ms under a run; the group is confined to "
                             "one worker",
                         m->group->job, m->group->name, (unsigned long long)(t->blocked_ns / 1000000));
-        if (t->status == STATUS_OK) {
+        if (t->status == STATUS_OK && conductor_find_changed_input(c, m, t)) {
+                rendezvous_done(c->house.rendezvous, m, STATUS_INVALID, &c->error, c->now_ns);
+        } else if (t->status == STATUS_OK) {
                 conductor_log_findings(m, &t->found);
                 rendezvous_done(c->house.rendezvous, m, STATUS_OK, NULL, c->now_ns);
         } else {

@@ -28,15 +28,21 @@ void conductor_drop_half(struct conductor *c, struct half *half) {
 
 /* --- submissions --- */
 
+/* Elements from the first to the last; signature_check has seen to it that they can be counted. */
+static uint64_t extent_at(const struct entry *e, const struct place *place) {
+        struct view view;
+        uint64_t extent;
+        entry_view(e, place, &view);
+        CHECK(view_extent(&view, &extent));
+        return extent;
+}
+
 /* Takes a lease on every place that this replica reads or writes. */
 static enum status conductor_lease_entry(
         struct conductor *c, struct half *half, struct entry *e, uint32_t rank) {
-        uint64_t count;
-        if (!entry_count(e, &count))
-                return error_set(&c->error, STATUS_INVALID, FIELD_SHAPE, "the shape has too many elements");
         if (signature_reads(&half->signature, rank)) {
                 enum status status = buffer_lease(c->house.buffers, half->session, &e->input, BUFFER_READ,
-                        count, dtype_bytes(e->dtype), &c->error);
+                        extent_at(e, &e->input), dtype_bytes(e->dtype), &c->error);
                 if (status != STATUS_OK)
                         return status;
         }
@@ -47,8 +53,8 @@ static enum status conductor_lease_entry(
         if (e->output.result != 0)
                 return conductor_use_result(c, half, e, rank);
         if (e->output.buffer != 0 && entry_has_destination(e, rank))
-                return buffer_lease(c->house.buffers, half->session, &e->output, BUFFER_WRITE, count,
-                        dtype_bytes(entry_output_dtype(e)), &c->error);
+                return buffer_lease(c->house.buffers, half->session, &e->output, BUFFER_WRITE,
+                        extent_at(e, &e->output), dtype_bytes(entry_output_dtype(e)), &c->error);
         return STATUS_OK;
 }
 
@@ -70,8 +76,9 @@ static enum status conductor_check_entries(
 
 /* A slice of it; more of it is left while n_checked is below n_entries. */
 static enum status conductor_check_half(struct conductor *c, struct half *half, const struct member *m) {
+        uint64_t steps = VIEW_STEPS;
         const struct half_view v = {
-                &half->signature, half->entries, m->rank, m->group->world_size, &c->error
+                &half->signature, half->entries, m->rank, m->group->world_size, &c->error, &steps
         };
         uint32_t before = half->n_checked;
         enum status status = before == 0 ? signature_check_head(&v) : STATUS_OK;

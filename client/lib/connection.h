@@ -85,6 +85,7 @@ struct tutti {
         struct list groups, buffers, regions, dead_regions, objects;
         uint32_t n_unwanted; /* slots of objects that are to be given back */
         struct list works, spare_works;
+        struct list spare_pieces; /* struct tutti_buffer: of staging, in no use */
         uint64_t next_region;
 
         void *memory; /* of send_bytes, window, arenas, receive_bytes */

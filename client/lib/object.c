@@ -64,7 +64,7 @@ static enum status take_name(const struct tutti_object_args *args, struct key *r
 static enum status take_arguments(
         const struct tutti_object_args *given, struct msg_make_result *m, struct error *err) {
         struct tutti_object_args args;
-        if (!given || !arguments_copy(&args, sizeof(args), given, given->struct_size))
+        if (!given || !arguments_copy(&ARGUMENTS(&args), given, given->struct_size))
                 return refuse(err, STATUS_INVALID, FIELD_SIZE,
                         "the arguments of a result object are needed; begin them with TUTTI_OBJECT or "
                         "tutti_object_args_init");

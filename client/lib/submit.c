@@ -6,7 +6,7 @@
 
 /* A half on its way: the request, and what was found wrong with it. */
 struct passage {
-        const struct half *half;
+        struct half *half;
         struct tutti_work *work; /* NULL: there was no memory for it */
         struct request request;
         struct entry only; /* the one entry of most collectives */
@@ -122,7 +122,7 @@ static void fill_request(struct passage *p) {
 
 static void check(struct passage *p) {
         struct half_options options;
-        enum status status = half_check(p->half, p->work, &options, &p->only, p->err);
+        enum status status = half_check(p->half, &options, &p->only, p->err);
         p->request.submit.has_timeout = options.has_timeout;
         p->request.submit.timeout_ns = options.timeout_ns;
         p->request.submit.signature.options = options.options;
@@ -163,6 +163,7 @@ enum tutti_status submit(struct half *h, const char *key, struct tutti_work **re
         struct passage p = { .half = h, .work = work_new(h->g->t), .err = &err };
         if (!p.work)
                 return refuse_without_memory(&p);
+        h->work = p.work;
         if (!h->has_key) {
                 *ret = p.work;
                 return end_at_once(&p, strlen(key));

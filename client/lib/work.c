@@ -17,6 +17,7 @@ static struct tutti_work *take_spare(struct tutti *t) {
                 if (!w)
                         return NULL;
                 list_init(&w->node);
+                pthread_mutex_init(&w->landing, NULL);
                 w->t = t;
         }
         list_append(&t->works, &w->node);
@@ -32,6 +33,7 @@ struct tutti_work *work_new(struct tutti *t) {
         call_init(&w->call, CALL_WORK);
         w->is_detached = w->is_seen = false;
         w->n_uses = 0;
+        w->staging.copied_bytes = 0;
         return w;
 }
 
@@ -63,6 +65,17 @@ void work_uses_object(struct tutti_work *w, struct tutti_object *o) {
         w->object = o;
 }
 
+bool work_make_checksums(struct tutti_work *w, uint32_t n) {
+        if (n <= w->checksums_capacity)
+                return true;
+        uint64_t *checksums = realloc(w->checksums, n * sizeof(*checksums));
+        if (!checksums)
+                return false;
+        w->checksums = checksums;
+        w->checksums_capacity = n;
+        return true;
+}
+
 static void end_uses(struct tutti_work *w) {
         for (uint32_t i = 0; i < w->n_uses; i++)
                 buffer_end_use(w->uses[i]);
@@ -78,6 +91,7 @@ static void let_go_of_object(struct tutti_work *w) {
 static void make_spare(struct tutti_work *w) {
         end_uses(w);
         let_go_of_object(w);
+        staging_end(&w->staging, w->t);
         call_deinit(&w->call);
         failure_unref(take_pointer(w->refusal));
         list_unlink(&w->node);
@@ -97,6 +111,9 @@ static void work_free_memory(struct tutti_work *w) {
         failure_unref(w->refusal);
         list_unlink(&w->node);
         free(w->uses);
+        free(w->checksums);
+        free(w->staging.values);
+        pthread_mutex_destroy(&w->landing);
         free(w);
 }
 
@@ -173,6 +190,20 @@ uint64_t deadline_in(double seconds) {
         return __builtin_add_overflow(now, ns, &at) ? WAIT_FOREVER : at;
 }
 
+/* It has ended with OK, as this thread has seen: plain outputs come home, once, and the piece is free.
+ * Whoever sees the end meanwhile waits for that. */
+static void work_land(struct tutti_work *w) {
+        struct tutti *t = w->t;
+        pthread_mutex_lock(&w->landing);
+        if (w->staging.piece) {
+                staging_finish(&w->staging);
+                pthread_mutex_lock(&t->lock);
+                staging_end(&w->staging, t);
+                pthread_mutex_unlock(&t->lock);
+        }
+        pthread_mutex_unlock(&w->landing);
+}
+
 /* Under `lock`. */
 static enum status status_of_wait(struct tutti_work *w, enum wait_end end) {
         switch (end) {
@@ -189,6 +220,8 @@ enum status work_wait(struct tutti_work *w, uint64_t deadline_ns) {
         pthread_mutex_lock(&t->lock);
         enum status status = status_of_wait(w, connection_wait(t, &w->call, deadline_ns));
         pthread_mutex_unlock(&t->lock);
+        if (status == STATUS_OK)
+                work_land(w);
         regions_reap(t);
         return status;
 }
@@ -215,6 +248,8 @@ enum tutti_status tutti_work_test(struct tutti_work *w) {
                 connection_take_in(t);
         enum status status = status_of_wait(w, w->call.is_ended ? WAIT_ENDED : WAIT_TIME);
         pthread_mutex_unlock(&t->lock);
+        if (status == STATUS_OK)
+                work_land(w);
         regions_reap(t);
         return (enum tutti_status)status;
 }
@@ -259,6 +294,7 @@ void work_show_result(const struct tutti_work *w, struct tutti_result *ret) {
                 .numerics = show_finding(&done->found.numerics),
                 .overflow = show_finding(&done->found.overflow),
                 .slot = done->slot,
+                .staged_bytes = w->staging.copied_bytes,
         };
 }
 
@@ -270,9 +306,11 @@ enum tutti_status tutti_work_result(struct tutti_work *w, struct tutti_result *r
                 return thread_say_forked();
         pthread_mutex_lock(&w->t->lock);
         enum status status = w->call.is_ended ? w->call.status : STATUS_PENDING;
-        if (status == STATUS_OK)
-                work_show_result(w, ret);
         pthread_mutex_unlock(&w->t->lock);
+        if (status == STATUS_OK) {
+                work_land(w);
+                work_show_result(w, ret);
+        }
         return (enum tutti_status)status;
 }
 

@@ -7,6 +7,7 @@
 #include "algorithms/algorithm.h"
 
 #include <errno.h>
+#include <string.h>
 
 /* Nobody's: where `rank` is not among the contributors. */
 #define NO_INDEX UINT32_MAX
@@ -65,6 +66,32 @@ static void fill_outputs(
                         *outputs++ = output_at(problem, i, e);
 }
 
+static bool has_strides(const struct problem *problem, uint32_t e) {
+        for (uint32_t i = 0; i < problem->n_ranks; i++)
+                if (problem->entries[i][e].input.n_strides || problem->entries[i][e].output.n_strides)
+                        return true;
+        return false;
+}
+
+static void copy_strides(const struct entry *entry, const struct place *place, uint64_t *ret) {
+        struct view view;
+        entry_view(entry, place, &view);
+        memcpy(ret, view.strides, view.n_dims * sizeof(*ret));
+}
+
+/* In the order of the operands. */
+static void fill_strides(const struct problem *problem, const struct step *s, uint32_t first,
+        const struct place *source, struct plan *plan) {
+        uint32_t e = s->entry, n = 0;
+        for (; n < s->n_inputs; n++)
+                copy_strides(&problem->entries[first + n][e], &problem->entries[first + n][e].input,
+                        plan_strides(plan, s, n));
+        for (uint32_t i = 0; i < problem->n_ranks; i++)
+                if (is_output(problem, i, e, source))
+                        copy_strides(&problem->entries[i][e], &problem->entries[i][e].output,
+                                plan_strides(plan, s, n++));
+}
+
 /* The step of entry `e`: it reads the halves first .. first + n_inputs - 1. */
 static int build_step(const struct problem *problem, struct step step, uint32_t first, struct plan *plan) {
         const struct place *source =
@@ -75,8 +102,13 @@ static int build_step(const struct problem *problem, struct step step, uint32_t 
         step.output_dtype = entry_output_dtype(&problem->entries[first][step.entry]);
         step.check_numerics = options->check_numerics;
         step.check_overflow = options->check_overflow;
+        step.check_inputs = options->check_inputs;
         CHECK(entry_count(&problem->entries[first][step.entry], &step.count));
         step.n_outputs = count_outputs(problem, step.entry, source);
+        if (has_strides(problem, step.entry)) {
+                step.n_dims = problem->entries[first][step.entry].n_dims;
+                memcpy(step.shape, problem->entries[first][step.entry].shape, sizeof(step.shape));
+        }
         if (step.count == 0 || (step.n_outputs == 0 && !step.check_numerics && !step.check_overflow))
                 return 0;
 
@@ -87,10 +119,15 @@ static int build_step(const struct problem *problem, struct step step, uint32_t 
         for (uint32_t i = 0; i < step.n_inputs; i++) {
                 inputs[i] =
                         operand_at(&problem->entries[first + i][step.entry].input, problem->ranks[first + i]);
+                inputs[i].checksum = problem->entries[first + i][step.entry].input_checksum;
                 if (step.has_weights)
                         inputs[i].weight = problem->weights[first + i];
         }
         fill_outputs(problem, step.entry, source, plan_outputs(plan, added));
+        if (step.n_dims) {
+                fill_strides(problem, added, first, source, plan);
+                plan_simplify_step(plan);
+        }
         return 0;
 }
 

@@ -207,9 +207,6 @@ static enum status check_layout(const struct half_view *v, const struct entry *e
         if (e->layout != LAYOUT_DENSE)
                 return error_set(v->err, STATUS_UNSUPPORTED, FIELD_LAYOUT,
                         "sparse values are not done; hand in dense ones");
-        if (e->input.has_strides || e->output.has_strides)
-                return error_set(v->err, STATUS_UNSUPPORTED, FIELD_STRIDES,
-                        "strided values are not done; hand in dense, contiguous ones");
         return STATUS_OK;
 }
 
@@ -228,6 +225,47 @@ static enum status check_shape(const struct half_view *v, const struct entry *e)
                 return STATUS_OK;
         return error_set(v->err, STATUS_LIMIT, FIELD_SHAPE,
                 "the product of the dimensions goes beyond what 63 bits can count");
+}
+
+static enum status refuse_sharing(
+        const struct half_view *v, const char *what, const struct view *view, const uint32_t dims[2]) {
+        if (view->strides[dims[0]] == 0)
+                return error_set(v->err, STATUS_INVALID, FIELD_STRIDES,
+                        "the %s has stride 0 in dimension %" PRIu32 ", which has %" PRIu64
+                        " elements: they would be one. A stride of 0 is for a dimension of 1",
+                        what, dims[0], view->shape[dims[0]]);
+        return error_set(v->err, STATUS_INVALID, FIELD_STRIDES,
+                "elements of the %s share memory: stride %" PRIu64 " of dimension %" PRIu32
+                " does not go beyond what dimension %" PRIu32 " (%" PRIu64 " elements, stride %" PRIu64
+                ") and smaller ones reach",
+                what, view->strides[dims[0]], dims[0], dims[1], view->shape[dims[1]], view->strides[dims[1]]);
+}
+
+/* Each element in a place of its own. */
+static enum status check_strides(
+        const struct half_view *v, const struct entry *e, const struct place *place, const char *what) {
+        struct view view;
+        uint32_t dims[2];
+        uint64_t extent;
+        if (place->n_strides == 0)
+                return STATUS_OK;
+        if (place->n_strides != e->n_dims)
+                return error_set(v->err, STATUS_INVALID, FIELD_STRIDES,
+                        "the %s has %" PRIu32 " dimensions and another number of strides; give one for each, "
+                        "or none where it is contiguous",
+                        what, e->n_dims);
+        entry_view(e, place, &view);
+        if (!view_extent(&view, &extent))
+                return error_set(v->err, STATUS_LIMIT, FIELD_STRIDES,
+                        "the strides of the %s reach beyond what 63 bits can count", what);
+        if (view_shares_itself(&view, v->steps, dims) == SHARING_NOTHING)
+                return STATUS_OK;
+        return refuse_sharing(v, what, &view, dims);
+}
+
+static enum status check_places_strides(const struct half_view *v, const struct entry *e) {
+        enum status status = check_strides(v, e, &e->input, "input");
+        return status == STATUS_OK ? check_strides(v, e, &e->output, "output") : status;
 }
 
 static enum status refuse_outside(const struct half_view *v, uint32_t rank) {
@@ -329,6 +367,8 @@ enum status signature_check_entry(const struct half_view *v, uint32_t i) {
         if (status == STATUS_OK)
                 status = check_shape(v, e);
         if (status == STATUS_OK)
+                status = check_places_strides(v, e);
+        if (status == STATUS_OK)
                 status = check_destinations(v, e);
         if (status == STATUS_OK)
                 status = check_object(v, e);
@@ -350,7 +390,8 @@ enum status signature_check_head(const struct half_view *v) {
 
 enum status signature_check(const struct signature *s, const struct entry *entries, uint32_t rank,
         uint32_t world_size, struct error *err) {
-        const struct half_view v = { s, entries, rank, world_size, err };
+        uint64_t steps = VIEW_STEPS;
+        const struct half_view v = { s, entries, rank, world_size, err, &steps };
         enum status status = signature_check_head(&v);
         for (uint32_t i = 0; status == STATUS_OK && i < s->n_entries; i++)
                 status = signature_check_entry(&v, i);

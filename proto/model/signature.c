@@ -21,6 +21,10 @@ bool entry_count(const struct entry *e, uint64_t *ret) {
         return true;
 }
 
+void entry_view(const struct entry *e, const struct place *place, struct view *ret) {
+        view_make(ret, e->n_dims, e->shape, place->n_strides ? place->strides : NULL);
+}
+
 enum dtype entry_output_dtype(const struct entry *e) {
         return e->output_dtype == DTYPE_UNSPECIFIED ? e->dtype : e->output_dtype;
 }
@@ -107,7 +111,7 @@ static enum implementation effective_implementation(const struct options *o) {
 static bool options_are_equal(const struct options *a, const struct options *b) {
         return a->rounding == b->rounding && a->has_weight == b->has_weight &&
                a->check_numerics == b->check_numerics && a->check_overflow == b->check_overflow &&
-               a->reproducible == b->reproducible &&
+               a->check_inputs == b->check_inputs && a->reproducible == b->reproducible &&
                effective_implementation(a) == effective_implementation(b) &&
                a->has_algorithm == b->has_algorithm && a->has_packing == b->has_packing;
 }
@@ -242,6 +246,7 @@ static void print_options(const struct options *o, struct text *t) {
                 { o->has_weight, "weight" },
                 { o->check_numerics, "check_numerics" },
                 { o->check_overflow, "check_overflow" },
+                { o->check_inputs, "check_inputs" },
                 { o->reproducible, "reproducible" },
                 { o->has_algorithm, "algorithm" },
                 { o->has_packing, "packing" },

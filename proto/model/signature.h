@@ -13,8 +13,8 @@
 #include "model/op.h"
 #include "model/rankset.h"
 #include "model/span.h"
+#include "model/view.h"
 
-#define MAX_DIMS    8
 #define MAX_ENTRIES 65536
 /* Entries times ranks: what is to be planned, leased and given back for one collective. */
 #define MAX_COLLECTIVE_ENTRIES (1u << 20)
@@ -42,12 +42,13 @@ enum implementation {
 struct place {
         uint64_t buffer; /* 0: absent */
         uint64_t offset_bytes;
-        bool has_strides; /* UNSUPPORTED for now */
+        uint32_t n_strides; /* 0: contiguous; otherwise that of the dimensions (a wrong one is refused) */
+        uint64_t strides[MAX_DIMS]; /* in elements; beyond n_strides: 0 */
         /* Set by buffer_lease, NULL before: the domain passes it on and never opens it. */
         struct buffer *lease;
         struct memory *memory; /* the backend's mapping of it */
         uint64_t file;         /* identity of the memory behind it, equal for equal files */
-        struct span span;      /* the bytes of this value in the buffer; valid when leased */
+        struct span span;      /* from this value's first byte in the buffer to its last; valid when leased */
         /* An output into a result object, instead of a buffer: its id, 0 where there is none. The offset
          * counts from the begin of a slot, which is chosen when the collective is sealed. */
         uint64_t result;
@@ -69,13 +70,14 @@ struct entry {
         uint32_t n_dims;
         uint64_t shape[MAX_DIMS]; /* beyond n_dims: 0 */
         struct place input, output;
+        uint64_t input_checksum; /* where the options have check_inputs, of an input that is read */
 };
 
 struct options {
         enum rounding rounding; /* MEAN of integers to their own type */
         bool has_weight;        /* SUM and MEAN of floats */
         double weight;          /* this replica's; 0: its values are not looked at */
-        bool check_numerics, check_overflow, reproducible;
+        bool check_numerics, check_overflow, check_inputs, reproducible;
         enum implementation implementation;
         bool has_algorithm,
                 has_packing; /* named algorithm; bytes_per_pack or num_packs: UNSUPPORTED for now */
@@ -94,6 +96,10 @@ struct signature {
 /* Elements of an entry; false when the product reaches 2^63, or when there are more than MAX_DIMS dimensions.
  */
 bool entry_count(const struct entry *e, uint64_t *ret);
+
+/* How the elements lie at one of its places. Of an entry with at most MAX_DIMS dimensions, and as many
+ * strides or none. */
+void entry_view(const struct entry *e, const struct place *place, struct view *ret);
 
 /* The dtype of the result. */
 enum dtype entry_output_dtype(const struct entry *e);
@@ -118,6 +124,7 @@ struct half_view {
         const struct entry *entries;
         uint32_t rank, world_size;
         struct error *err;
+        uint64_t *steps; /* left to find out whether strided values share memory with themselves */
 };
 
 /* The same in parts: all but the entries, then each of the entries. */

@@ -14,7 +14,9 @@ static void place_in(const Tutti__V1__Place *m, struct place *ret) {
                 return;
         ret->buffer = m->buffer;
         ret->offset_bytes = m->offset_bytes;
-        ret->has_strides = m->n_strides > 0;
+        ret->n_strides = m->n_strides <= MAX_DIMS ? (uint32_t)m->n_strides : MAX_DIMS + 1;
+        for (size_t i = 0; i < m->n_strides && i < MAX_DIMS; i++)
+                ret->strides[i] = m->strides[i];
         ret->result = m->result;
 }
 
@@ -59,6 +61,7 @@ static void entry_in(const Tutti__V1__Entry *m, struct entry *ret) {
         place_in(m->input, &ret->input);
         place_in(m->output, &ret->output);
         destinations_in(m->destinations, ret);
+        ret->input_checksum = m->input_checksum;
 }
 
 /* An entry's message with everything it refers to. */
@@ -71,18 +74,15 @@ struct entry_box {
 };
 
 static Tutti__V1__Place *place_out(const struct place *p, Tutti__V1__Place *m) {
-        /* Of what is not done yet, only that it was asked for is known here: one stride stands for all. */
-        static uint64_t a_stride[] = { 1 };
-        if (!place_is_there(p) && !p->offset_bytes && !p->has_strides)
+        static uint64_t too_many[MAX_DIMS + 1];
+        if (!place_is_there(p) && !p->offset_bytes && !p->n_strides)
                 return NULL;
         tutti__v1__place__init(m);
         m->buffer = p->buffer;
         m->offset_bytes = p->offset_bytes;
         m->result = p->result;
-        if (p->has_strides) {
-                m->n_strides = ARRAY_SIZE(a_stride);
-                m->strides = a_stride;
-        }
+        m->n_strides = p->n_strides <= MAX_DIMS ? p->n_strides : ARRAY_SIZE(too_many);
+        m->strides = p->n_strides <= MAX_DIMS ? (uint64_t *)p->strides : too_many;
         return m;
 }
 
@@ -128,6 +128,7 @@ static void entry_out(const struct entry *e, struct entry_box *box) {
         m->output = place_out(&e->output, &box->output);
         m->destinations = destinations_out(e, box);
         m->sparse = e->layout == LAYOUT_SPARSE ? &sparse : NULL;
+        m->input_checksum = e->input_checksum;
 }
 
 uint32_t codec_entries_that_fit(const struct entry *entries, uint32_t n, struct arena *scratch) {
@@ -155,6 +156,7 @@ static void options_in(const Tutti__V1__Options *m, struct options *ret) {
         ret->weight = m->weight;
         ret->check_numerics = m->check_numerics;
         ret->check_overflow = m->check_overflow;
+        ret->check_inputs = m->check_inputs;
         ret->reproducible = m->reproducible;
         ret->implementation =
                 known_or((int)m->implementation, IMPLEMENTATION_NCCL + 1, IMPLEMENTATION_NCCL + 1);
@@ -170,9 +172,10 @@ static void options_out(const struct options *o, Tutti__V1__Options *m) {
         m->weight = o->weight;
         m->check_numerics = o->check_numerics;
         m->check_overflow = o->check_overflow;
+        m->check_inputs = o->check_inputs;
         m->reproducible = o->reproducible;
         m->implementation = (Tutti__V1__Implementation)o->implementation;
-        /* As with strides: that it was asked for. */
+        /* Of what is not done yet, only that it was asked for is known here. */
         m->algorithm = string_out(o->has_algorithm ? "?" : "");
         m->num_packs = o->has_packing;
         m->priority = o->priority;

@@ -131,6 +131,7 @@ static void check_options(const struct options *a, const struct options *b) {
         SAME(a, b, weight);
         SAME(a, b, check_numerics);
         SAME(a, b, check_overflow);
+        SAME(a, b, check_inputs);
         SAME(a, b, reproducible);
         SAME(a, b, implementation);
         SAME(a, b, has_algorithm);

@@ -300,14 +300,65 @@ START_TEST(an_output_dtype_is_the_inputs) {
 }
 END_TEST
 
-START_TEST(sparse_and_strided_values_are_not_done) {
-        struct half sparse = half_of(KIND_REDUCE), strided = half_of(KIND_REDUCE), out = half_of(KIND_REDUCE);
+START_TEST(sparse_values_are_not_done) {
+        struct half sparse = half_of(KIND_REDUCE);
         sparse.entries[0].layout = LAYOUT_SPARSE;
         check_refused(&sparse, STATUS_UNSUPPORTED, FIELD_LAYOUT, "sparse");
-        strided.entries[0].input.has_strides = true;
-        check_refused(&strided, STATUS_UNSUPPORTED, FIELD_STRIDES, "strided");
-        out.entries[0].output.has_strides = true;
-        check_refused(&out, STATUS_UNSUPPORTED, FIELD_STRIDES, "strided");
+}
+END_TEST
+
+/* A reduction of a value of this shape, with these strides of its output. */
+static struct half half_with_strides(uint32_t n_dims, const uint64_t *shape, const uint64_t *strides) {
+        struct half h = half_of(KIND_REDUCE);
+        h.entries[0].n_dims = n_dims;
+        memset(h.entries[0].shape, 0, sizeof(h.entries[0].shape));
+        memcpy(h.entries[0].shape, shape, n_dims * sizeof(*shape));
+        h.entries[0].output.n_strides = n_dims;
+        memcpy(h.entries[0].output.strides, strides, n_dims * sizeof(*strides));
+        return h;
+}
+
+#define DIMS(...) ((const uint64_t[]){ __VA_ARGS__ })
+
+START_TEST(P14_strides_leave_each_element_a_place_of_its_own) {
+        struct half h = half_with_strides(2, DIMS(3, 4), DIMS(10, 2));
+        check_ok(&h);
+        h = half_with_strides(2, DIMS(3, 4), DIMS(1, 3));
+        check_ok(&h);
+        h = half_with_strides(2, DIMS(3, 2), DIMS(2, 3)); /* 0 3 2 5 4 7: not nested, and none twice */
+        check_ok(&h);
+        h = half_with_strides(3, DIMS(1, 5, 1), DIMS(0, 2, 7));
+        check_ok(&h);
+        h = half_with_strides(2, DIMS(0, 5), DIMS(0, 0)); /* there are none */
+        check_ok(&h);
+
+        h = half_with_strides(2, DIMS(3, 4), DIMS(4, 0));
+        check_refused(
+                &h, STATUS_INVALID, FIELD_STRIDES, "the output has stride 0 in dimension 1, which has 4");
+        h = half_with_strides(2, DIMS(3, 4), DIMS(3, 1));
+        check_refused(&h, STATUS_INVALID, FIELD_STRIDES,
+                "elements of the output share memory: stride 3 of dimension 0 does not go beyond what "
+                "dimension "
+                "1 (4 elements, stride 1)");
+        h = half_with_strides(3, DIMS(2, 2, 2), DIMS(2, 2, 1));
+        check_refused(&h, STATUS_INVALID, FIELD_STRIDES, "share memory");
+        h.entries[0].input = h.entries[0].output;
+        check_refused(&h, STATUS_INVALID, FIELD_STRIDES, "elements of the input share memory");
+}
+END_TEST
+
+START_TEST(P14_strides_are_as_many_as_dimensions_and_can_be_counted) {
+        struct half h = half_with_strides(2, DIMS(3, 4), DIMS(4, 1));
+        for (uint32_t n = 1; n <= MAX_DIMS + 1; n++) {
+                h.entries[0].output.n_strides = n;
+                if (n != 2)
+                        check_refused(
+                                &h, STATUS_INVALID, FIELD_STRIDES, "has 2 dimensions and another number");
+        }
+        h = half_with_strides(2, DIMS(3, 4), DIMS(UINT64_MAX / 2, 1));
+        check_refused(&h, STATUS_LIMIT, FIELD_STRIDES, "63 bits");
+        h = half_with_strides(2, DIMS(3, 2), DIMS(UINT64_C(1) << 62, UINT64_C(1) << 62));
+        check_refused(&h, STATUS_LIMIT, FIELD_STRIDES, "63 bits");
 }
 END_TEST
 
@@ -517,6 +568,7 @@ START_TEST(B1_B2_B5_B6_every_compared_field_is_found) {
         CHECK_CHANGE(signature.options.has_weight, true, FIELD_OPTIONS, -1);
         CHECK_CHANGE(signature.options.check_numerics, true, FIELD_OPTIONS, -1);
         CHECK_CHANGE(signature.options.check_overflow, true, FIELD_OPTIONS, -1);
+        CHECK_CHANGE(signature.options.check_inputs, true, FIELD_OPTIONS, -1);
         CHECK_CHANGE(signature.options.reproducible, true, FIELD_OPTIONS, -1);
         CHECK_CHANGE(signature.options.implementation, IMPLEMENTATION_RING, FIELD_OPTIONS, -1);
         CHECK_CHANGE(signature.options.has_algorithm, true, FIELD_OPTIONS, -1);
@@ -542,7 +594,7 @@ START_TEST(what_is_each_replicas_own_is_not_compared) {
         CHECK_CHANGE(entries[0].input.buffer, 99, FIELD_UNSPECIFIED, -1);
         CHECK_CHANGE(entries[0].output.buffer, 0, FIELD_UNSPECIFIED, -1);
         CHECK_CHANGE(entries[0].input.offset_bytes, 64, FIELD_UNSPECIFIED, -1);
-        CHECK_CHANGE(entries[0].input.has_strides, true, FIELD_UNSPECIFIED, -1);
+        CHECK_CHANGE(entries[0].input.n_strides, 1, FIELD_UNSPECIFIED, -1);
         CHECK_CHANGE(entries[0].destination_rank, 2, FIELD_UNSPECIFIED, -1);
         CHECK_CHANGE(entries[0].shape[7], 2, FIELD_UNSPECIFIED, -1);
 }
@@ -675,9 +727,11 @@ UNIT_MAIN("signature", 10, the_four_kinds_are_taken, other_kinds_are_not_done, D
         D3_dtypes_that_are_not_done_are_refused_with_the_list,
         D9_mean_of_integers_needs_a_rounding_or_a_float_output,
         P15_a_rounding_is_for_the_mean_of_integers_alone, D12_weights_are_for_sums_and_means_of_floats,
-        checks_may_be_asked_for_with_everything, an_output_dtype_is_the_inputs,
-        sparse_and_strided_values_are_not_done, O3_shapes_have_8_dimensions_and_count_below_2_to_the_63,
-        D13_zero_elements_are_a_value_like_any, destinations_are_named_and_inside_the_world,
+        checks_may_be_asked_for_with_everything, an_output_dtype_is_the_inputs, sparse_values_are_not_done,
+        P14_strides_leave_each_element_a_place_of_its_own,
+        P14_strides_are_as_many_as_dimensions_and_can_be_counted,
+        O3_shapes_have_8_dimensions_and_count_below_2_to_the_63, D13_zero_elements_are_a_value_like_any,
+        destinations_are_named_and_inside_the_world,
         a_result_object_is_for_outputs_to_all_and_to_devices, where_the_value_lives_is_its_input,
         P4_result_objects_and_devices_are_compared,
         a_reduction_needs_an_input_everywhere_and_an_output_where_it_goes,

@@ -369,14 +369,34 @@ TUTTI_API void tutti_object_free(struct tutti_object *o);
 
 /* --- values --- */
 
-/* A dense contiguous view of a buffer, last dimension fastest. n_dims = 0 is a scalar. */
+/* A view of a buffer, or of plain memory; the last dimension is the fastest. n_dims = 0 is a scalar.
+ *
+ * Contiguous, unless has_strides says that element (i, j, ...) lies i * strides[0] + j * strides[1] + ...
+ * elements behind the first: a slice, a column, a transposed array. No two elements may lie in one place (a
+ * stride of 0 is for a dimension of 1). What lies between elements is never touched. Strides and offsets are
+ * this replica's own: only shapes must be equal in all. Bits and rules are those of contiguous values; time
+ * is not: rows that run on for 512 bytes and more in every replica are reduced where they are, what is more
+ * scattered goes element by element through the cache.
+ *
+ * Plain memory (`memory`, of the heap, the stack, a mapping of any kind; `buffer` is NULL then) is not shared
+ * with tuttid, so it is copied: an input when the collective is called or started, before that call returns,
+ * so that it may be changed and freed from then on; an output when tutti_work_wait, _test or _result is the
+ * first to see OK, in the thread that sees it. Until then, and whatever else the end is (an error, a
+ * cancelled wait, a handle freed before), outputs are untouched; they must stay there until the collective's
+ * end has been seen or the handle is freed. The copies lie in shared memory that the library keeps for the
+ * next ones, at most as much as was under way at once. Strides are packed on the way. Plain values of one
+ * collective may overlap each other: all inputs are read first, then outputs are written in the order of the
+ * entries. tutti_result says how many bytes were copied; where that is too many, use a buffer. */
 struct tutti_value {
         size_t struct_size;
         struct tutti_buffer *buffer;
-        size_t offset; /* bytes, a multiple of the element size */
+        size_t offset; /* bytes into the buffer or the memory, a multiple of the element size */
         enum tutti_dtype dtype;
         uint32_t n_dims;
         uint64_t shape[TUTTI_MAX_DIMS];
+        uint32_t has_strides;
+        uint64_t strides[TUTTI_MAX_DIMS]; /* in elements; count where has_strides is not 0 */
+        void *memory;                     /* plain; of an input it is only read */
         /* Of an output, instead of a buffer: the result goes to the result object, `offset` bytes into the
          * slot that tutti_result.slot names. All replicas name the same object and offset; one collective, one
          * object. */
@@ -437,6 +457,12 @@ struct tutti_options {
          * of integers that wrap. The result stays as it is; tutti_result says what was found, and tuttid's
          * log. */
         int check_numerics, check_overflow;
+        /* Look whether anybody changes an input between this call and the time when tuttid reads it. Each
+         * replica sends a checksum of its inputs, and tuttid computes it again from what it reads; where they
+         * differ, all get INVALID, field DATA, with the rank and the entry, and outputs_undefined. What is
+         * changed after it was read makes no wrong numbers and is not seen. Costs a pass over the inputs on
+         * both sides: for debugging. */
+        int check_inputs;
 };
 
 #define TUTTI_OPTIONS(...)                                                                                   \
@@ -517,6 +543,7 @@ struct tutti_result {
         uint32_t last_rank; /* whose half came last */
         struct tutti_finding numerics, overflow;
         uint32_t slot; /* where the output is a result object: the one it is in, held until it is released */
+        uint64_t staged_bytes; /* copied from and to plain memory */
 };
 TUTTI_API enum tutti_status tutti_work_result(struct tutti_work *w, struct tutti_result *ret);
 /* The result of the calling thread's last synchronous collective that ended with OK. */
