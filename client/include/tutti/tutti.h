@@ -248,7 +248,7 @@ struct tutti_join_args {
                                    0: none */
         enum tutti_on_death on_death;
         enum tutti_on_leave on_leave;
-        const char *secret; /* NULL: TUTTI_JOB_SECRET, else none. Keeps others of your uid out, and from seeing */
+        const char *secret; /* NULL: TUTTI_JOB_SECRET, else none. Keeps out who does not know it */
 };
 
 #define TUTTI_JOIN(...)                                                                                      \
