@@ -257,8 +257,7 @@ static void conductor_handle_hello(
 }
 
 static void conductor_handle_join(struct conductor *c, struct session *s, const struct request *r) {
-        const struct recording *before =
-                recorder_find(c->house.recorder, s->uid, r->join.job, r->join.group);
+        const struct recording *before = recorder_find(c->house.recorder, s->uid, r->join.job, r->join.group);
         const struct join join = { .session = s->id,
                 .request = r->request,
                 .uid = s->uid,
