@@ -102,6 +102,16 @@ static struct rankset awaited(const struct group *g) {
         return group_awaited(g, REFORM_SHRINK);
 }
 
+/* Alive; while it is forming: those who have joined. */
+static uint32_t count_members(const struct group *g) {
+        uint32_t n = 0;
+        if (g->state != GROUP_FORMING)
+                return rankset_count(&g->alive);
+        for (uint32_t rank = 0; rank < g->world_size; rank++)
+                n += g->members[rank].state == MEMBER_JOINING;
+        return n;
+}
+
 bool write_group(struct row_writer *w, struct query *q, const struct group *g) {
         struct row *row = writer_add(w, ROW_GROUP, 0);
         uint64_t now_ns = w->conductor->now_ns;
@@ -109,7 +119,7 @@ bool write_group(struct row_writer *w, struct query *q, const struct group *g) {
                 .group = g->name,
                 .uid = g->uid,
                 .world_size = g->world_size,
-                .n_alive = rankset_count(&g->alive),
+                .n_alive = count_members(g),
                 .n_pending = g->n_meetings,
                 .n_debts = g->n_debts,
                 .epoch = g->epoch,

@@ -77,7 +77,7 @@ static const struct config_key keys[] = {
                         "none." },
         { "time.join-timeout", FIELD(join_timeout_ns), .rule.type = VALUE_DURATION, .rule.min = 1000000,
                 .rule.max = 24 * HOUR, .preset = "60 s",
-                .help = "How long a join waits for the group to be complete, unless it says so itself." },
+                .help = "How long a join, rejoin or shrink waits for the others, unless it says so itself." },
         { "time.stall-warn", FIELD(stall_warn_ns), .rule.type = VALUE_DURATION, .rule.min = 10000000,
                 .rule.max = 24 * HOUR, .preset = "5 s",
                 .help = "The age from which on a collective that waits is reported as stalled." },

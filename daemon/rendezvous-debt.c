@@ -8,7 +8,7 @@ struct debt {
         struct list age_link, bucket_link;
         struct key key;
         struct rankset debtors, missing; /* who has not paid yet; who was not there */
-        struct reason why; /* its detail is: */
+        struct reason why;               /* its detail is: */
         char detail[128];
         uint64_t ended_ns;
         struct charge charge; /* QUOTA_PENDING, 1 */

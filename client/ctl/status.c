@@ -225,12 +225,16 @@ static void line_add_flow(struct line *l, const struct status_view *v, const str
 
 static void line_add_lost(struct line *l, const struct status_view *v, const struct tutti_row_group *g) {
         const struct tutti_row *row = NULL;
+        const char *begin = ", and lost:"; /* nobody, where newcomers have all ranks */
 
-        line_add(l, "  on_death=fail, and lost:");
-        while ((row = rows_next_of(v->stats, TUTTI_ROW_MEMBER, g->job, g->group, row)))
-                if (row->member.lost)
-                        line_add(l, " R%u (pid %u, %s %s ago)", row->member.rank, row->member.pid,
-                                tutti_loss_name(row->member.loss), duration(row->member.lost_age_ns).s);
+        line_add(l, "  on_death=fail");
+        while ((row = rows_next_of(v->stats, TUTTI_ROW_MEMBER, g->job, g->group, row))) {
+                if (!row->member.lost)
+                        continue;
+                line_add(l, "%s R%u (pid %u, %s %s ago)", begin, row->member.rank, row->member.pid,
+                        tutti_loss_name(row->member.loss), duration(row->member.lost_age_ns).s);
+                begin = "";
+        }
 }
 
 void line_add_reform(struct line *l, const struct tutti_row_group *g) {

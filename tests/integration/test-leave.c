@@ -338,6 +338,8 @@ static int use_inherited(struct replica *me, struct tutti_group *g, struct float
         CHILD_EXPECT(tutti_work_cancel(w), TUTTI_FORKED);
         CHILD_EXPECT(tutti_work_result(w, &result), TUTTI_FORKED);
         CHILD_EXPECT(tutti_leave(g), TUTTI_FORKED);
+        CHILD_EXPECT(tutti_rejoin(g, 1), TUTTI_FORKED);
+        CHILD_EXPECT(tutti_shrink(g, 1), TUTTI_FORKED);
         CHILD_EXPECT(tutti_busy(g, "child", 1), TUTTI_FORKED);
         CHILD_EXPECT(tutti_abort(g, "w", "child"), TUTTI_FORKED);
         CHILD_EXPECT(tutti_join(me->t, ARGS(.rank = 0, .world_size = 1), &other), TUTTI_FORKED);

@@ -42,6 +42,7 @@ static struct replica *spawn(struct host *h, uint32_t rank, uint32_t n, void (*b
         return replica_spawn(h, &(struct replica_options){ .rank = rank, .n = n, .body = body });
 }
 
+/* As tuttictl shows it. */
 static uint32_t count_waiting(struct host *h) {
         struct tutti *t;
         struct tutti_answer *a;

@@ -1,4 +1,4 @@
-#include "rendezvous-model.h"
+#include "rendezvous-model-internal.h"
 
 #include <string.h>
 
@@ -9,7 +9,7 @@ static void tell(struct model *m, struct event e) {
         m->events[m->n_events++] = e;
 }
 
-static void tell_status(struct model *m, uint64_t request, enum status status, enum status cause, int rank) {
+void model_tell_status(struct model *m, uint64_t request, enum status status, enum status cause, int rank) {
         tell(m, (struct event){ EVENT_TOLD, request, (int)status, (int)cause, rank });
 }
 
@@ -24,7 +24,7 @@ static bool is_present(const struct model_group *g, int rank) {
         return g->members[rank].state == MEMBER_ALIVE || g->members[rank].state == MEMBER_JOINING;
 }
 
-static unsigned int present(const struct model_group *g) {
+unsigned int model_present(const struct model_group *g) {
         unsigned int set = 0;
         for (int rank = 0; rank < g->world; rank++)
                 set |= (unsigned int)is_present(g, rank) << rank;
@@ -130,12 +130,12 @@ static void tell_meeting(struct model *m, const struct model_group *g, const str
         for (int r = 0; r < g->world; r++) {
                 if (!meeting->halves[r].is_here)
                         continue;
-                tell_status(m, meeting->halves[r].request, status, cause, rank);
+                model_tell_status(m, meeting->halves[r].request, status, cause, rank);
                 m->n_limbo++;
         }
 }
 
-static void end_meeting(struct model *m, struct model_group *g, struct model_meeting *meeting,
+void model_end_meeting(struct model *m, struct model_group *g, struct model_meeting *meeting,
         enum status status, enum status cause, int rank) {
         struct model_debt debt = { meeting->key, rank, status, alive(g) & ~model_have(g, meeting) };
         if (status == STATUS_PEER_REFUSED)
@@ -152,7 +152,7 @@ static void settle(struct model *m, struct model_group *g, struct model_meeting 
         enum model_signature first = meeting->halves[__builtin_ctz(have)].signature;
         for (int rank = 0; rank < g->world; rank++)
                 if (have >> rank & 1 && meeting->halves[rank].signature != first) {
-                        end_meeting(m, g, meeting, STATUS_MISMATCH, STATUS_OK, -1);
+                        model_end_meeting(m, g, meeting, STATUS_MISMATCH, STATUS_OK, -1);
                         return;
                 }
         int n = __builtin_popcount(have);
@@ -169,10 +169,10 @@ static int root_of(enum model_signature signature) {
         return signature == SIGNATURE_ROOT_0 ? 0 : signature == SIGNATURE_ROOT_1 ? 1 : -1;
 }
 
-static void unform(struct model *m, struct model_group *g, enum status status, int rank) {
+void model_unform(struct model *m, struct model_group *g, enum status status, int rank) {
         for (int r = 0; r < g->world; r++)
                 if (g->members[r].state == MEMBER_JOINING)
-                        tell_status(m, g->members[r].request, status, STATUS_OK, rank);
+                        model_tell_status(m, g->members[r].request, status, STATUS_OK, rank);
         g->is_used = false;
 }
 
@@ -236,7 +236,7 @@ static void begin_epoch(struct model *m, struct model_group *g, bool admits) {
         g->n_debts = 0;
         for (int k = g->n_meetings - 1; k >= 0; k--)
                 if (!g->meetings[k].runs)
-                        end_meeting(m, g, &g->meetings[k], STATUS_REPLICA_LOST, STATUS_OK, -1);
+                        model_end_meeting(m, g, &g->meetings[k], STATUS_REPLICA_LOST, STATUS_OK, -1);
         g->state = GROUP_WHOLE;
         g->lost = -1;
         g->epoch++;
@@ -250,7 +250,7 @@ static void begin_epoch(struct model *m, struct model_group *g, bool admits) {
                 if (member->state != MEMBER_ALIVE)
                         continue;
                 member->wish = WISH_NONE;
-                tell_status(m, member->wish_request, STATUS_OK, STATUS_OK, rank);
+                model_tell_status(m, member->wish_request, STATUS_OK, STATUS_OK, rank);
         }
 }
 
@@ -268,12 +268,12 @@ static void try_reform(struct model *m, struct model_group *g) {
                 for (int rank = 0; rank < g->world; rank++) {
                         if (g->members[rank].state != MEMBER_ALIVE)
                                 continue;
-                        tell_status(m, g->members[rank].wish_request, STATUS_MISMATCH, STATUS_OK, -1);
+                        model_tell_status(m, g->members[rank].wish_request, STATUS_MISMATCH, STATUS_OK, -1);
                         g->members[rank].wish = WISH_NONE;
                 }
         } else if (count_wishes(g, WISH_SHRINK))
                 begin_epoch(m, g, false);
-        else if (present(g) == (1u << g->world) - 1)
+        else if (model_present(g) == (1u << g->world) - 1)
                 begin_epoch(m, g, true);
 }
 
@@ -281,7 +281,7 @@ void model_join(struct model *m, const struct model_join *join) {
         struct model_group *g = find_name(m, join->name);
         enum status status = check_join(m, join, g);
         if (status != STATUS_OK) {
-                tell_status(m, join->request, status, STATUS_OK,
+                model_tell_status(m, join->request, status, STATUS_OK,
                         status == STATUS_MISMATCH || status == STATUS_BUSY ? join->rank : -1);
                 return;
         }
@@ -300,14 +300,14 @@ void model_join(struct model *m, const struct model_join *join) {
                 try_reform(m, g);
                 return;
         }
-        if (present(g) != (1u << g->world) - 1)
+        if (model_present(g) != (1u << g->world) - 1)
                 return;
         g->state = GROUP_WHOLE;
         g->epoch = 1;
         for (int rank = 0; rank < g->world; rank++) {
                 g->members[rank].state = MEMBER_ALIVE;
                 g->members[rank].first_epoch = 1;
-                tell_status(m, g->members[rank].request, STATUS_OK, STATUS_OK, rank);
+                model_tell_status(m, g->members[rank].request, STATUS_OK, STATUS_OK, rank);
         }
 }
 
@@ -339,11 +339,11 @@ static void refuse(
         if (pay_debt(g, s->key, rank, &paid))
                 ;
         else if (meeting)
-                end_meeting(m, g, meeting, STATUS_PEER_REFUSED, status, rank);
+                model_end_meeting(m, g, meeting, STATUS_PEER_REFUSED, status, rank);
         else
                 leave_debt(m, g,
                         (struct model_debt){ s->key, rank, STATUS_PEER_REFUSED, alive(g) & ~(1u << rank) });
-        tell_status(m, s->request, status, STATUS_OK, rank);
+        model_tell_status(m, s->request, status, STATUS_OK, rank);
 }
 
 static enum status own_refusal(
@@ -379,21 +379,21 @@ void model_submit(struct model *m, const struct model_submission *s) {
         int rank = s->who.rank;
         enum status status = check_member(m, s->who, s->session, &g);
         if (status != STATUS_OK) {
-                tell_status(m, s->request, status, STATUS_OK, own_rank(status, rank));
+                model_tell_status(m, s->request, status, STATUS_OK, own_rank(status, rank));
                 return;
         }
         struct model_meeting *meeting = find_meeting(g, s->key);
         if (s->is_old_epoch || g->state == GROUP_FAILED)
-                tell_status(m, s->request, STATUS_REPLICA_LOST, STATUS_OK, g->lost);
+                model_tell_status(m, s->request, STATUS_REPLICA_LOST, STATUS_OK, g->lost);
         else if (meeting && meeting->halves[rank].is_here)
-                tell_status(m, s->request, STATUS_ALREADY_PENDING, STATUS_OK, rank);
+                model_tell_status(m, s->request, STATUS_ALREADY_PENDING, STATUS_OK, rank);
         else {
                 g->members[rank].busy = 0;
                 status = own_refusal(m, g, s);
                 if (status != STATUS_OK)
                         refuse(m, g, s, status);
                 else if (pay_debt(g, s->key, rank, &debt))
-                        tell_status(m, s->request, STATUS_EXPIRED, debt.cause, debt.rank);
+                        model_tell_status(m, s->request, STATUS_EXPIRED, debt.cause, debt.rank);
                 else
                         store(m, g, s);
         }
@@ -406,12 +406,12 @@ void model_abort(struct model *m, struct model_handle who, uint64_t session, int
         if (status == STATUS_OK) {
                 struct model_meeting *meeting = find_meeting(g, key);
                 if (meeting && !meeting->runs)
-                        end_meeting(m, g, meeting, STATUS_ABORTED, STATUS_OK, who.rank);
+                        model_end_meeting(m, g, meeting, STATUS_ABORTED, STATUS_OK, who.rank);
                 else
                         status = meeting ? STATUS_BUSY : STATUS_NOT_FOUND;
         } else
                 rank = own_rank(status, who.rank);
-        tell_status(m, request, status, STATUS_OK, rank);
+        model_tell_status(m, request, status, STATUS_OK, rank);
 }
 
 void model_busy(struct model *m, struct model_handle who, uint64_t session, int duration, uint64_t request) {
@@ -419,7 +419,8 @@ void model_busy(struct model *m, struct model_handle who, uint64_t session, int 
         enum status status = check_member(m, who, session, &g);
         if (status == STATUS_OK)
                 g->members[who.rank].busy = duration;
-        tell_status(m, request, status, STATUS_OK, status == STATUS_OK ? -1 : own_rank(status, who.rank));
+        model_tell_status(
+                m, request, status, STATUS_OK, status == STATUS_OK ? -1 : own_rank(status, who.rank));
 }
 
 /* --- going --- */
@@ -440,7 +441,7 @@ static void strike(struct model *m, struct model_group *g, struct model_meeting 
         if (!model_have(g, meeting))
                 remove_meeting(g, meeting);
         else if (root >= 0)
-                end_meeting(m, g, meeting, STATUS_INVALID, STATUS_OK, root);
+                model_end_meeting(m, g, meeting, STATUS_INVALID, STATUS_OK, root);
         else
                 settle(m, g, meeting);
 }
@@ -449,7 +450,7 @@ static void go_on(struct model *m, struct model_group *g, unsigned int gone, boo
         struct model_meeting now[MODEL_MEETINGS];
         int n = g->n_meetings;
         if (g->state == GROUP_FORMING) {
-                unform(m, g, STATUS_REPLICA_LOST, __builtin_ctz(gone));
+                model_unform(m, g, STATUS_REPLICA_LOST, __builtin_ctz(gone));
                 return;
         }
         memcpy(now, g->meetings, sizeof(now));
@@ -463,11 +464,11 @@ static void go_on(struct model *m, struct model_group *g, unsigned int gone, boo
                         continue;
                 struct model_meeting *meeting = find_meeting(g, now[k].key);
                 if (g->state == GROUP_FAILED)
-                        end_meeting(m, g, meeting, STATUS_REPLICA_LOST, STATUS_OK, g->lost);
+                        model_end_meeting(m, g, meeting, STATUS_REPLICA_LOST, STATUS_OK, g->lost);
                 else
                         strike(m, g, meeting, gone);
         }
-        if (!present(g))
+        if (!model_present(g))
                 g->state = GROUP_ENDED;
         else
                 try_reform(m, g);
@@ -477,7 +478,7 @@ static void go_on(struct model *m, struct model_group *g, unsigned int gone, boo
 static bool mark(struct model *m, struct model_group *g, int rank, enum member_state state) {
         bool is_missed = g->members[rank].state == MEMBER_ALIVE || g->state == GROUP_FORMING;
         if (state == MEMBER_LEFT && g->members[rank].wish)
-                tell_status(m, g->members[rank].wish_request, STATUS_LEFT, STATUS_OK, rank);
+                model_tell_status(m, g->members[rank].wish_request, STATUS_LEFT, STATUS_OK, rank);
         g->members[rank].wish = WISH_NONE;
         g->members[rank].state = state;
         g->members[rank].busy = 0;
@@ -489,7 +490,8 @@ void model_leave(struct model *m, struct model_handle who, uint64_t session, uin
         struct model_group *g = model_find(m, who.life);
         bool is_joining = is_known(g, who, session) && g->members[who.rank].state == MEMBER_JOINING;
         enum status status = is_joining ? STATUS_OK : check_member(m, who, session, &g);
-        tell_status(m, request, status, STATUS_OK, status == STATUS_OK ? -1 : own_rank(status, who.rank));
+        model_tell_status(
+                m, request, status, STATUS_OK, status == STATUS_OK ? -1 : own_rank(status, who.rank));
         if (status != STATUS_OK)
                 return;
         unsigned int is_missed = mark(m, g, who.rank, MEMBER_LEFT);
@@ -504,7 +506,7 @@ enum status model_reform(
         if (status == STATUS_OK && g->members[who.rank].wish)
                 status = STATUS_ALREADY_PENDING;
         if (status != STATUS_OK) {
-                tell_status(m, request, status, STATUS_OK, rank);
+                model_tell_status(m, request, status, STATUS_OK, rank);
                 return status;
         }
         g->members[who.rank].busy = 0;
@@ -567,81 +569,6 @@ bool model_done(struct model *m, int nth, enum status status) {
                                 return true;
                         }
         return false;
-}
-
-/* --- time --- */
-
-static bool is_excused(const struct model_group *g, const struct model_meeting *meeting) {
-        for (int rank = 0; rank < g->world; rank++)
-                if (g->members[rank].state == MEMBER_ALIVE && g->members[rank].busy > 0 &&
-                        !meeting->halves[rank].is_here)
-                        return true;
-        return false;
-}
-
-static void run_clocks(struct model_group *g) {
-        for (int k = 0; k < g->n_meetings; k++) {
-                struct model_meeting *meeting = &g->meetings[k];
-                bool stands = is_excused(g, meeting);
-                meeting->age++;
-                for (int rank = 0; rank < g->world; rank++)
-                        if (meeting->halves[rank].left > 0 && !(stands && meeting->halves[rank].is_soft))
-                                meeting->halves[rank].left--;
-        }
-        for (int rank = 0; rank < g->world; rank++) {
-                g->members[rank].busy -= g->members[rank].busy > 0;
-                g->members[rank].join_left -= g->members[rank].join_left > 0;
-                g->members[rank].wish_left -= g->members[rank].wish_left > 0;
-        }
-}
-
-static void expire_meetings(struct model *m, struct model_group *g) {
-        for (int k = g->n_meetings - 1; k >= 0; k--)
-                for (int rank = 0; rank < g->world && !g->meetings[k].runs; rank++)
-                        if (g->meetings[k].halves[rank].is_here && g->meetings[k].halves[rank].left == 0) {
-                                end_meeting(m, g, &g->meetings[k], STATUS_TIMEOUT, STATUS_OK, rank);
-                                break;
-                        }
-}
-
-static void expire_join(struct model *m, struct model_group *g) {
-        int first = -1;
-        for (int rank = 0; rank < g->world; rank++) {
-                const struct model_member *member = &g->members[rank];
-                if (member->state == MEMBER_JOINING && member->join_left == 0 &&
-                        (first < 0 || member->order < g->members[first].order))
-                        first = rank;
-        }
-        if (first >= 0)
-                unform(m, g, STATUS_TIMEOUT, first);
-}
-
-/* Each for itself. */
-static void expire_wishes(struct model *m, struct model_group *g) {
-        for (int rank = 0; rank < g->world; rank++) {
-                struct model_member *member = &g->members[rank];
-                if (member->wish == WISH_NONE || member->wish_left > 0)
-                        continue;
-                tell_status(m, member->wish_request, STATUS_TIMEOUT, STATUS_OK, rank);
-                if (member->wish == WISH_JOIN)
-                        *member = (struct model_member){ .last_key = -1 };
-                member->wish = WISH_NONE;
-                if (!present(g))
-                        g->state = GROUP_ENDED;
-        }
-}
-
-void model_tick(struct model *m) {
-        for (int i = 0; i < MODEL_GROUPS; i++) {
-                struct model_group *g = &m->groups[i];
-                if (!g->is_used)
-                        continue;
-                run_clocks(g);
-                expire_meetings(m, g);
-                expire_wishes(m, g);
-                if (g->state == GROUP_FORMING)
-                        expire_join(m, g);
-        }
 }
 
 void model_finish_step(struct model *m) {
