@@ -118,7 +118,8 @@ static enum status take_destinations(struct draft *d, const struct tutti_destina
         case TUTTI_TO_SAME: e->destination = DESTINATION_SAME; return STATUS_OK;
         }
         return refuse(d->err, STATUS_INVALID, FIELD_DESTINATIONS,
-                "say who receives the result: TUTTI_TO_ALL, TUTTI_TO_RANK, TUTTI_TO_RANKS, TUTTI_TO_DEVICE or "
+                "say who receives the result: TUTTI_TO_ALL, TUTTI_TO_RANK, TUTTI_TO_RANKS, TUTTI_TO_DEVICE "
+                "or "
                 "TUTTI_TO_SAME");
 }
 

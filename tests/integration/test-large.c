@@ -144,7 +144,8 @@ static uint64_t anonymous_bytes(pid_t pid) {
         return kib * 1024;
 }
 
-/* Pages of the memfds that are tuttid's own: status pages and result objects. The clients' are called "tutti". */
+/* Pages of the memfds that are tuttid's own: status pages and result objects. The clients' are called
+ * "tutti". */
 static uint64_t shmem_bytes(pid_t pid) {
         char path[300], name[64];
         uint64_t total = 0;
@@ -196,5 +197,5 @@ START_TEST(F5_tuttid_takes_no_memory_but_that_of_result_objects) {
 }
 END_TEST
 
-UNIT_MAIN("large", LIMIT_S, P14_counts_go_beyond_31_bits,
-        F5_tuttid_takes_no_memory_but_that_of_result_objects)
+UNIT_MAIN(
+        "large", LIMIT_S, P14_counts_go_beyond_31_bits, F5_tuttid_takes_no_memory_but_that_of_result_objects)

@@ -22,8 +22,9 @@ START_TEST(names_are_read_and_written) {
 END_TEST
 
 START_TEST(E9_what_is_no_device_is_never_guessed) {
-        static const char *const names[] = { "", "?", "CPU", "CPU:", "cpu:0", "CPU:00", "CPU:01", "CPU:-1", "CPU: 1",
-                "CPU:1 ", "CPU:1000000", "CPU:4294967296", "GPU:99999999999999999999", "TPU:0", "GPU:0x1" };
+        static const char *const names[] = { "", "?", "CPU", "CPU:", "cpu:0", "CPU:00", "CPU:01", "CPU:-1",
+                "CPU: 1", "CPU:1 ", "CPU:1000000", "CPU:4294967296", "GPU:99999999999999999999", "TPU:0",
+                "GPU:0x1" };
         char name[DEVICE_NAME_BYTES], buf[64];
         struct text t;
         for (size_t i = 0; i < ARRAY_SIZE(names); i++)

@@ -49,9 +49,10 @@ static void answer_submit(struct server *s, uint32_t slot) {
         ck_assert_uint_eq(r.submit.entries[0].output.result, 50);
         ck_assert_uint_eq(r.submit.entries[0].output.offset_bytes, 8);
         ck_assert_uint_eq(r.submit.entries[0].output.buffer, 0);
-        server_reply(s, &(struct reply){ .request = r.request,
-                                .type = REPLY_DONE,
-                                .done = { .collective = 1, .n_contributors = 1, .result = 50, .slot = slot } });
+        server_reply(
+                s, &(struct reply){ .request = r.request,
+                           .type = REPLY_DONE,
+                           .done = { .collective = 1, .n_contributors = 1, .result = 50, .slot = slot } });
 }
 
 static struct tutti_value value_of(struct tutti_object *o) {
@@ -129,7 +130,8 @@ START_TEST(a_refusal_is_the_callers) {
         struct tutti *t = client_open(s);
         struct tutti_group *g = client_join(t, 0, 1);
         struct tutti_object *o = NULL;
-        ck_assert_int_eq(tutti_object_make(g, &TUTTI_OBJECT(.name = "sums", .n_bytes = 100), &o), TUTTI_MISMATCH);
+        ck_assert_int_eq(
+                tutti_object_make(g, &TUTTI_OBJECT(.name = "sums", .n_bytes = 100), &o), TUTTI_MISMATCH);
         ck_assert_ptr_nonnull(strstr(tutti_error(), "is another"));
         ck_assert_ptr_null(o);
         ck_assert_int_eq(tutti_object_make(NULL, NULL, &o), TUTTI_INVALID);
@@ -148,7 +150,11 @@ static const struct msg_result broken[] = {
         { .result = 50, .n_descriptors = 1, .size_bytes = 100, .n_slots = 65, .stride_bytes = PAGE },
         { .result = 50, .n_descriptors = 1, .size_bytes = 100, .n_slots = 4, .stride_bytes = PAGE },
         { .result = 50, .n_descriptors = 1, .size_bytes = PAGE + 1, .n_slots = 2, .stride_bytes = PAGE },
-        { .result = 50, .n_descriptors = 1, .size_bytes = 100, .n_slots = 2, .stride_bytes = UINT64_MAX / 2 + PAGE },
+        { .result = 50,
+                .n_descriptors = 1,
+                .size_bytes = 100,
+                .n_slots = 2,
+                .stride_bytes = UINT64_MAX / 2 + PAGE },
 };
 
 static void script_broken(struct server *s) {
@@ -171,8 +177,8 @@ START_TEST(what_cannot_be_is_not_believed) {
         struct tutti_group *g = client_join(t, 0, 1);
         struct tutti_object *o = NULL;
         for (size_t i = 0; i < ARRAY_SIZE(broken); i++) {
-                ck_assert_int_eq(
-                        tutti_object_make(g, &TUTTI_OBJECT(.name = "sums", .n_bytes = 100), &o), TUTTI_INTERNAL);
+                ck_assert_int_eq(tutti_object_make(g, &TUTTI_OBJECT(.name = "sums", .n_bytes = 100), &o),
+                        TUTTI_INTERNAL);
                 ck_assert_ptr_null(o);
         }
         ck_assert_int_eq(
@@ -182,5 +188,5 @@ START_TEST(what_cannot_be_is_not_believed) {
 }
 END_TEST
 
-UNIT_MAIN("lib-object", 20, what_is_held_is_given_back_once_and_what_nobody_saw_by_itself, a_refusal_is_the_callers,
-        what_cannot_be_is_not_believed)
+UNIT_MAIN("lib-object", 20, what_is_held_is_given_back_once_and_what_nobody_saw_by_itself,
+        a_refusal_is_the_callers, what_cannot_be_is_not_believed)

@@ -665,6 +665,7 @@ UNIT_MAIN("planner", 60, P14_overlaps_are_refused_and_nothing_else,
         P10_a_reduction_reads_in_rank_order, a_batch_has_a_step_for_each_entry_that_somebody_receives,
         a_broadcast_copies_to_all_but_the_root_itself, P12_a_mean_of_integers_says_where_it_goes,
         D12_weights_stand_in_the_plan, D12_a_mean_of_nothing_is_refused, D11_checks_stand_in_the_plan,
-        P14_a_result_object_is_written_once_in_its_slot_and_on_its_device, P14_entries_may_not_overlap_in_a_slot,
-        nothing_to_do_is_an_empty_plan, what_no_algorithm_does_is_unsupported,
-        short_memory_is_said_and_survived, after_the_first_time_nothing_is_allocated)
+        P14_a_result_object_is_written_once_in_its_slot_and_on_its_device,
+        P14_entries_may_not_overlap_in_a_slot, nothing_to_do_is_an_empty_plan,
+        what_no_algorithm_does_is_unsupported, short_memory_is_said_and_survived,
+        after_the_first_time_nothing_is_allocated)
