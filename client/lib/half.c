@@ -25,12 +25,9 @@ static enum status refuse_value_size(struct draft *d, const char *what, const st
 }
 
 static enum status take_object(struct draft *d, const char *what, const struct tutti_value *v) {
-        if (what[0] == 'i')
-                return refuse(d->err, STATUS_INVALID, FIELD_BUFFER,
-                        "the input is a result object; a result object is for outputs, copy it to a buffer");
         if (v->buffer)
                 return refuse(d->err, STATUS_INVALID, FIELD_BUFFER,
-                        "the output has a buffer and a result object; leave one of them out");
+                        "the %s has a buffer and a result object; leave one of them out", what);
         if (v->object->t != d->half->g->t || v->object->membership != d->half->g->membership)
                 return refuse(d->err, STATUS_INVALID, FIELD_BUFFER,
                         "the result object \"%s\" was made by another membership", v->object->name);
@@ -131,6 +128,9 @@ static enum status draft_input(struct draft *d, const struct tutti_value *given)
         enum status status = take_value(d, "input", given, &d->input);
         if (status != STATUS_OK)
                 return status;
+        if (d->input.object)
+                return refuse(d->err, STATUS_INVALID, FIELD_BUFFER,
+                        "the input is a result object; a result object is for outputs, copy it to a buffer");
         describe(d->entry, &d->input);
         return place_value(d, "input", &d->input, &d->entry->input);
 }
