@@ -318,6 +318,7 @@ static struct guest *guest_get(struct results *rs, uint64_t session) {
 static void guest_drop_if_empty(struct results *rs, struct guest *g) {
         if (!g || !list_is_empty(&g->attachments))
                 return;
+        /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): it loses its way in uthash */
         HASH_DEL(rs->guests, g);
         free(g);
 }
@@ -378,6 +379,7 @@ static enum status attach_to(
         enum status status = attachment_new(rs, r, ask, &a, err);
         if (status != STATUS_OK)
                 return status;
+        CHECK(a);
         if (r->state == RESULT_MAKING)
                 a->is_waiting = true;
         else
@@ -400,6 +402,7 @@ enum status result_attach(
         status = result_begin(rs, &asked, ask, &r, err);
         if (status != STATUS_OK)
                 return status;
+        CHECK(r);
         status = attach_to(rs, r, ask, err);
         if (status != STATUS_OK) {
                 result_hide(rs, r);
