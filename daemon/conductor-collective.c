@@ -123,7 +123,7 @@ void conductor_finish(struct conductor *c, struct meeting *m) {
                 conductor_probe(c, m->group, m->error->n_replicas, m->error->replicas);
         if (m->status == STATUS_OK)
                 conductor_set_pages(c, m, PAGE_DONE); /* all of them before any reply */
-        conductor_end_slot(c, m); /* before anybody can give it back */
+        conductor_end_slot(c, m);                     /* before anybody can give it back */
         rankset_for_each (rank, &m->have)
                 conductor_tell_half(c, m, m->halves[rank]);
         conductor_log_end(m);

@@ -1,6 +1,6 @@
 /* What the files of the conductor share: conductor.c (the turn and the corridor), conductor-requests.c (one
- * packet), conductor-results.c (result objects), conductor-collective.c (from sealed to told), conductor-queries.c (answers), conductor-rows.c
- * (what is in them). */
+ * packet), conductor-results.c (result objects), conductor-collective.c (from sealed to told),
+ * conductor-queries.c (answers), conductor-rows.c (what is in them). */
 #pragma once
 
 #include "base/arena.h"

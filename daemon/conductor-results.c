@@ -80,17 +80,15 @@ static enum status conductor_check_device(
 }
 
 static struct result_user user_of(const struct half *half, uint32_t rank) {
-        return (struct result_user){
-                .session = half->session, .membership = half->membership, .rank = rank
-        };
+        return (struct result_user){ .session = half->session, .membership = half->membership, .rank = rank };
 }
 
 enum status conductor_use_result(struct conductor *c, struct half *half, struct entry *e, uint32_t rank) {
         const struct result_user user = user_of(half, rank);
         uint64_t count;
         CHECK(entry_count(e, &count)); /* its half's check has seen to that */
-        enum status status = result_use(c->house.results, &user, &e->output, count,
-                dtype_bytes(entry_output_dtype(e)), &c->error);
+        enum status status = result_use(
+                c->house.results, &user, &e->output, count, dtype_bytes(entry_output_dtype(e)), &c->error);
         if (status != STATUS_OK)
                 return status;
         if (half->object && half->object != e->output.object)

@@ -111,8 +111,8 @@ struct meeting {
                                  when  4,096 that were not released hold one: then `status` alone tells */
         struct alarm deadline;
         struct list group_link, outcome_link;
-        void *task;        /* the conductor's, while SEALED */
-        bool has_slot;     /* the conductor's: of the result object that the halves name */
+        void *task;    /* the conductor's, while SEALED */
+        bool has_slot; /* the conductor's: of the result object that the halves name */
         uint32_t slot;
         UT_hash_handle hh; /* by group and key */
         struct meeting_key hash_key;

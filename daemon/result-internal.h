@@ -1,4 +1,5 @@
-/* What the files of the room share: result.c (objects and who is attached), result-slots.c (who holds what). */
+/* What the files of the room share: result.c (objects and who is attached), result-slots.c (who holds what).
+ */
 #pragma once
 
 #include "base/table.h"
@@ -30,9 +31,9 @@ struct result {
         uint64_t slot_bytes, stride_bytes;
         uint32_t n_slots, device, world_size;
         enum result_state state;
-        uint32_t n_uses;     /* places of halves that name it */
+        uint32_t n_uses; /* places of halves that name it */
         uint32_t n_attached;
-        uint32_t next_slot; /* the turn */
+        uint32_t next_slot;           /* the turn */
         struct attachment **attached; /* [world_size], by rank */
         struct result_slot *slots;    /* [n_slots] */
         struct charge descriptor, bytes;
@@ -40,7 +41,7 @@ struct result {
         struct list shelf_link;
         struct list linger_link;
         uint64_t retry_ns, retry_delay_ns; /* while it lingers */
-        UT_hash_handle hh; /* by id */
+        UT_hash_handle hh;                 /* by id */
 };
 
 /* A slot or all of them, given back by a rank. */

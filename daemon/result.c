@@ -1,7 +1,7 @@
 /* Objects stand in one table by id and on the shelf of their group, where names are looked for one by one:
- * groups have few, and a name is looked for once. Attachments hang on the object by rank and on their session's
- * guest. An object goes when the last reason for it has gone; its chore is embedded, so letting go never needs
- * memory. */
+ * groups have few, and a name is looked for once. Attachments hang on the object by rank and on their
+ * session's guest. An object goes when the last reason for it has gone; its chore is embedded, so letting go
+ * never needs memory. */
 #include "result-internal.h"
 
 #include <errno.h>
@@ -227,7 +227,8 @@ static enum status refuse_limit(struct error *err, const char *what, uint64_t as
 
 static enum status check_size(const struct msg_make_result *make, struct error *err) {
         if (make->size_bytes == 0)
-                return error_set(err, STATUS_INVALID, FIELD_SIZE, "a slot of a result object has at least 1 byte");
+                return error_set(
+                        err, STATUS_INVALID, FIELD_SIZE, "a slot of a result object has at least 1 byte");
         if (make->size_bytes > MAX_RESULT_BYTES)
                 return refuse_limit(
                         err, "bytes of a slot of a result object", make->size_bytes, MAX_RESULT_BYTES);
@@ -276,8 +277,8 @@ static void print_kind(const struct result *r, struct error_class *class) {
         device_print(r->device, &t);
 }
 
-static enum status check_alike(const struct result *r, const struct result *asked, uint32_t rank,
-        struct error *err) {
+static enum status check_alike(
+        const struct result *r, const struct result *asked, uint32_t rank, struct error *err) {
         if (r->slot_bytes == asked->slot_bytes && r->n_slots == asked->n_slots && r->device == asked->device)
                 return STATUS_OK;
         for (uint32_t i = 0; i < r->world_size; i++)
@@ -317,6 +318,7 @@ static struct guest *guest_get(struct results *rs, uint64_t session) {
 static void guest_drop_if_empty(struct results *rs, struct guest *g) {
         if (!g || !list_is_empty(&g->attachments))
                 return;
+        /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): it loses its way in uthash */
         HASH_DEL(rs->guests, g);
         free(g);
 }
@@ -347,8 +349,7 @@ static enum status attachment_new(struct results *rs, struct result *r, const st
                 guest_drop_if_empty(rs, g);
                 return fail_memory(err);
         }
-        enum status status =
-                quota_charge(rs->quotas, &a->descriptor, ask->uid, QUOTA_DESCRIPTORS, 1, err);
+        enum status status = quota_charge(rs->quotas, &a->descriptor, ask->uid, QUOTA_DESCRIPTORS, 1, err);
         if (status != STATUS_OK) {
                 guest_drop_if_empty(rs, g);
                 free(a);
@@ -378,6 +379,7 @@ static enum status attach_to(
         enum status status = attachment_new(rs, r, ask, &a, err);
         if (status != STATUS_OK)
                 return status;
+        CHECK(a);
         if (r->state == RESULT_MAKING)
                 a->is_waiting = true;
         else
@@ -400,6 +402,7 @@ enum status result_attach(
         status = result_begin(rs, &asked, ask, &r, err);
         if (status != STATUS_OK)
                 return status;
+        CHECK(r);
         status = attach_to(rs, r, ask, err);
         if (status != STATUS_OK) {
                 result_hide(rs, r);
@@ -489,8 +492,8 @@ static struct result *result_find(const struct results *rs, uint64_t id) {
         return r;
 }
 
-static struct attachment *attachment_find(const struct results *rs, uint64_t session, uint64_t membership,
-        uint64_t id) {
+static struct attachment *attachment_find(
+        const struct results *rs, uint64_t session, uint64_t membership, uint64_t id) {
         const struct guest *g = guest_find(rs, session);
         const struct result *r = result_find(rs, id);
         if (!g || !r)
@@ -540,8 +543,7 @@ void results_end_membership(struct results *rs, uint64_t session, uint64_t membe
 void results_end_session(struct results *rs, uint64_t session, struct list *chores) {
         const struct guest *g;
         while ((g = guest_find(rs, session)))
-                attachment_end(
-                        rs, list_entry(g->attachments.next, struct attachment, guest_link), chores);
+                attachment_end(rs, list_entry(g->attachments.next, struct attachment, guest_link), chores);
 }
 
 /* --- halves --- */

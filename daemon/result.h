@@ -10,14 +10,15 @@
  *
  * A slot of it:
  *
- *   FREE --result_take_slot--> RUNNING --result_end_slot--> HELD --last holder released, detached or gone--> FREE
+ *   FREE --result_take_slot--> RUNNING --result_end_slot--> HELD --last holder released, detached or gone-->
+ * FREE
  *                                                            +--nobody holds it: at once FREE
  *
  * An attachment is one membership's: it ends by detaching, leaving, or with its session, and gives back what
- * it holds. Bytes and descriptors (the object's, and one for each attachment, which is sent to the client) are
- * charged to the group's user, until the memory is really gone: who keeps a descriptor or a mapping after it has
- * detached keeps the charge. Owned by daemon.c, driven by conductor.c; loop thread. Making and unmaking are
- * chores, handed back in the `chores` list of each call; who is to be told what is pulled by
+ * it holds. Bytes and descriptors (the object's, and one for each attachment, which is sent to the client)
+ * are charged to the group's user, until the memory is really gone: who keeps a descriptor or a mapping after
+ * it has detached keeps the charge. Owned by daemon.c, driven by conductor.c; loop thread. Making and
+ * unmaking are chores, handed back in the `chores` list of each call; who is to be told what is pulled by
  * results_take_answer. */
 #pragma once
 
@@ -60,8 +61,8 @@ int results_new(struct results **ret, struct quotas *quotas) MUST_USE;
 void results_free(struct results *rs);
 
 /* Attaches a membership to the object of this name, which is made when there is none. OK: an answer will be
- * due. INVALID (name, size, device; attached already), LIMIT (slots, bytes), MISMATCH (it is there and differs:
- * err->classes has both), QUOTA, NO_MEMORY. */
+ * due. INVALID (name, size, device; attached already), LIMIT (slots, bytes), MISMATCH (it is there and
+ * differs: err->classes has both), QUOTA, NO_MEMORY. */
 enum status result_attach(
         struct results *rs, const struct result_ask *ask, struct list *chores, struct error *err) MUST_USE;
 
@@ -91,9 +92,9 @@ struct result_user {
         uint32_t rank;
 };
 
-/* Checks the place of a value of `count` elements of `element_bytes` inside a slot, and keeps the object until
- * result_end_use: fills object, memory, file, span. NOT_FOUND (not attached), INVALID with field OFFSET or
- * SIZE. */
+/* Checks the place of a value of `count` elements of `element_bytes` inside a slot, and keeps the object
+ * until result_end_use: fills object, memory, file, span. NOT_FOUND (not attached), INVALID with field OFFSET
+ * or SIZE. */
 enum status result_use(struct results *rs, const struct result_user *user, struct place *place,
         uint64_t count, uint64_t element_bytes, struct error *err) MUST_USE;
 /* Harmless on a place that uses none. */
@@ -113,8 +114,8 @@ uint64_t result_slot_offset(const struct result *r, uint32_t slot);
 uint64_t result_id(const struct result *r);
 uint32_t result_device(const struct result *r);
 
-/* Who keeps all slots from being free: STATUS_BUSY with who holds which and for how long in *err's detail, the
- * longest in age_ns; the holders in *ret_holders. */
+/* Who keeps all slots from being free: STATUS_BUSY with who holds which and for how long in *err's detail,
+ * the longest in age_ns; the holders in *ret_holders. */
 enum status result_say_busy(
         const struct result *r, uint64_t now_ns, struct rankset *ret_holders, struct error *err);
 

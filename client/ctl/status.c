@@ -153,8 +153,8 @@ static void print_missing(const struct page *page, const struct tutti_row_pendin
 }
 
 /* Who keeps results to itself: worth a line when no slot is left for the next, or after a while. */
-static void print_holder(const struct page *page, const struct tutti_row_result *r,
-        const struct tutti_holder *h) {
+static void print_holder(
+        const struct page *page, const struct tutti_row_result *r, const struct tutti_holder *h) {
         struct line l = { 0 };
 
         line_add(&l, "R%u (pid ", h->rank);
@@ -171,8 +171,8 @@ static void print_holder(const struct page *page, const struct tutti_row_result 
         page_wrap(page, 10, 10, l.s);
 }
 
-static void print_holders(const struct status_view *v, const struct page *page,
-        const struct tutti_row_group *g) {
+static void print_holders(
+        const struct status_view *v, const struct page *page, const struct tutti_row_group *g) {
         const struct tutti_row *row = NULL;
 
         while ((row = rows_next_of(v->status, TUTTI_ROW_RESULT, g->job, g->group, row)))

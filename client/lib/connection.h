@@ -42,7 +42,7 @@ struct call {
         enum status status;      /* when ended */
         struct failure *failure; /* when ended with other than OK; NULL: no memory for it */
         struct msg_joined joined;
-        struct answer *answer; /* CALL_ROWS: collects */
+        struct answer *answer;    /* CALL_ROWS: collects */
         struct object_made *made; /* CALL_OBJECT: takes what was made */
 };
 

@@ -27,13 +27,10 @@ static enum status refuse_value_size(struct draft *d, const char *what, const st
 }
 
 static enum status take_object(struct draft *d, const char *what, const struct tutti_value *v) {
-        if (what[0] == 'i')
-                return refuse(d->err, STATUS_INVALID, FIELD_BUFFER,
-                        "the input is a result object; a result object is for outputs, copy it to a buffer");
         if (v->buffer || v->memory)
                 return refuse(d->err, STATUS_INVALID, FIELD_BUFFER,
-                        "the output has %s and a result object; leave one of them out",
-                        v->buffer ? "a buffer" : "plain memory");
+                        "the %s has %s and a result object; leave one of them out",
+                        what, v->buffer ? "a buffer" : "plain memory");
         if (v->has_strides)
                 return refuse(d->err, STATUS_INVALID, FIELD_STRIDES,
                         "the output in the result object \"%s\" has strides; what lies in a slot is contiguous",
@@ -211,7 +208,8 @@ static enum status take_destinations(struct draft *d, const struct tutti_destina
         case TUTTI_TO_SAME: e->destination = DESTINATION_SAME; return STATUS_OK;
         }
         return refuse(d->err, STATUS_INVALID, FIELD_DESTINATIONS,
-                "say who receives the result: TUTTI_TO_ALL, TUTTI_TO_RANK, TUTTI_TO_RANKS, TUTTI_TO_DEVICE or "
+                "say who receives the result: TUTTI_TO_ALL, TUTTI_TO_RANK, TUTTI_TO_RANKS, TUTTI_TO_DEVICE "
+                "or "
                 "TUTTI_TO_SAME");
 }
 
@@ -223,6 +221,9 @@ static enum status draft_input(struct draft *d, const struct tutti_value *given)
         enum status status = take_value(d, "input", given, &d->input);
         if (status != STATUS_OK)
                 return status;
+        if (d->input.object)
+                return refuse(d->err, STATUS_INVALID, FIELD_BUFFER,
+                        "the input is a result object; a result object is for outputs, copy it to a buffer");
         describe(d->entry, &d->input);
         return place_value(d, "input", &d->input, &d->entry->input);
 }

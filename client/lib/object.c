@@ -102,7 +102,8 @@ static void send_release(struct tutti *t, const struct msg_release_result *m) {
 }
 
 static void detach(struct tutti *t, uint64_t membership, uint64_t id) {
-        send_release(t, &(struct msg_release_result){ .membership = membership, .result = id, .detach = true });
+        send_release(
+                t, &(struct msg_release_result){ .membership = membership, .result = id, .detach = true });
 }
 
 /* The answer is there: mapped, and then one of the connection's. */

@@ -1,8 +1,8 @@
 /* The contract between the machines and the memory: a backend imports client memory, runs plans over it, and
  * lets it go.
  *
- * import, release, make, unmake and run_chunk are called on engine threads, never on the loop thread; describe on any.
- * `struct memory` is the backend's mapping of one buffer; everybody else passes it on. */
+ * import, release, make, unmake and run_chunk are called on engine threads, never on the loop thread;
+ * describe on any. `struct memory` is the backend's mapping of one buffer; everybody else passes it on. */
 #pragma once
 
 #include <stdbool.h>

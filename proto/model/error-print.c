@@ -33,8 +33,10 @@ static void print_busy(const struct error *e, struct text *t) {
                 text_add(t, ".");
         }
         if (e->has_key && e->field == FIELD_DESTINATIONS) { /* no slot of a result object is free */
-                say_end(e, "Release results before you submit: hold none but the latest, one less than there are "
-                           "slots.",
+                say_end(e,
+                        "Release results before you submit: hold none but the latest, one less than there "
+                        "are "
+                        "slots.",
                         t);
                 return;
         }

@@ -294,8 +294,8 @@ static enum status check_same(const struct half_view *v, const struct entry *e) 
         if (entry_output_dtype(e) == e->dtype)
                 return STATUS_OK;
         return error_set(v->err, STATUS_INVALID, FIELD_OUTPUT_DTYPE,
-                "\"same\" writes each result over its input, of %s, and so cannot give %s", dtype_name(e->dtype),
-                dtype_name(entry_output_dtype(e)));
+                "\"same\" writes each result over its input, of %s, and so cannot give %s",
+                dtype_name(e->dtype), dtype_name(entry_output_dtype(e)));
 }
 
 static enum status check_destinations(const struct half_view *v, const struct entry *e) {

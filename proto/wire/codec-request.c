@@ -357,8 +357,7 @@ static struct msg_make_result make_result_in(const Tutti__V1__MakeResult *m) {
         return r;
 }
 
-static void make_result_out(
-        const struct msg_make_result *r, Tutti__V1__MakeResult *m, Tutti__V1__Key *key) {
+static void make_result_out(const struct msg_make_result *r, Tutti__V1__MakeResult *m, Tutti__V1__Key *key) {
         tutti__v1__make_result__init(m);
         m->membership = r->membership;
         m->size_bytes = r->size_bytes;

@@ -6,8 +6,8 @@
 #define N 3000
 
 /* Its destinations are the matter. */
-static void expect_to(struct tutti_group *g, const struct tutti_value *input, const struct tutti_value *output,
-        struct tutti_destinations to) {
+static void expect_to(struct tutti_group *g, const struct tutti_value *input,
+        const struct tutti_value *output, struct tutti_destinations to) {
         expect_status(tutti_reduce(g, NULL, TUTTI_SUM, input, output, &to), TUTTI_INVALID);
         ck_assert_int_eq(tutti_error_info()->field, TUTTI_FIELD_DESTINATIONS);
 }
@@ -20,8 +20,9 @@ static struct tutti_destinations to_device(const char *name) {
 
 static struct tutti_object *object_make_on(struct tutti_group *g, const char *name, const char *device) {
         struct tutti_object *o = NULL;
-        expect_status(tutti_object_make(g,
-                              &TUTTI_OBJECT(.name = name, .n_bytes = N * sizeof(float), .device = device), &o),
+        expect_status(
+                tutti_object_make(
+                        g, &TUTTI_OBJECT(.name = name, .n_bytes = N * sizeof(float), .device = device), &o),
                 TUTTI_OK);
         return o;
 }
@@ -55,10 +56,14 @@ static void meet_on_device(struct replica *me) {
         }
         expect_status(tutti_batch_reduce(g, NULL, TUTTI_SUM, &entry, 1), TUTTI_OK);
         expect_slot(o, tutti_last_result()->slot, 0, N, 3);
-        ck_assert_uint_eq(count_tasks(me->t, "CPU:1"), 11);
-        ck_assert_uint_eq(count_tasks(me->t, "CPU:0"), 0);
+        expect_status(tutti_object_release(o, tutti_last_result()->slot), TUTTI_OK);
         expect_status(
-                tutti_reduce(g, NULL, TUTTI_SUM, &f.value, &output, me->rank ? &there : &all), TUTTI_MISMATCH);
+                tutti_broadcast_into(g, NULL, 1, me->rank ? &f.value : NULL, &output, &there), TUTTI_OK);
+        expect_slot(o, tutti_last_result()->slot, 0, N, 2);
+        ck_assert_uint_eq(count_tasks(me->t, "CPU:1"), 12);
+        ck_assert_uint_eq(count_tasks(me->t, "CPU:0"), 0);
+        expect_status(tutti_reduce(g, NULL, TUTTI_SUM, &f.value, &output, me->rank ? &there : &all),
+                TUTTI_MISMATCH);
         ck_assert_int_eq(tutti_error_info()->field, TUTTI_FIELD_DESTINATIONS);
         expect_in(tutti_error(), "CPU:1, in result object");
 }
@@ -77,7 +82,8 @@ static void name_wrong_devices(struct replica *me) {
         expect_to(g, &f.value, &output, to_device("the other one"));
         expect_to(g, &f.value, &output, to_device(NULL));
         expect_to(g, &f.value, &f.value, to_device("CPU:1"));
-        expect_status(tutti_object_make(g, &TUTTI_OBJECT(.name = "x", .n_bytes = 4, .device = "CPU:2"), &none),
+        expect_status(
+                tutti_object_make(g, &TUTTI_OBJECT(.name = "x", .n_bytes = 4, .device = "CPU:2"), &none),
                 TUTTI_INVALID);
         expect_in(tutti_error(), "this tuttid has CPU:0 to CPU:1");
         ck_assert_uint_eq(count_tasks(me->t, "CPU:1"), 0);
@@ -125,8 +131,8 @@ static void meet_in_place(struct replica *me) {
         floats_expect(&f, 54);
         for (int k = 0; k < 5; k++)
                 ck_assert_int_eq(((int32_t *)i.data)[k], 3 * k);
-        expect_status(
-                tutti_reduce(g, NULL, TUTTI_SUM, &f.value, me->rank ? NULL : &f.value, me->rank ? &same : &all),
+        expect_status(tutti_reduce(g, NULL, TUTTI_SUM, &f.value, me->rank ? NULL : &f.value,
+                              me->rank ? &same : &all),
                 TUTTI_MISMATCH);
         ck_assert_int_eq(tutti_error_info()->field, TUTTI_FIELD_DESTINATIONS);
         floats_expect(&f, 54);

@@ -251,7 +251,7 @@ static bool receives(const struct test_case *c, const struct item *item, uint32_
         case TUTTI_TO_ALL: return true;
         case TUTTI_TO_RANK: return rank == item->destinations.rank;
         case TUTTI_TO_RANKS: return tutti_ranks_has(&item->destinations.ranks, rank);
-        case TUTTI_TO_DEVICE: return false; /* those are in test-results.c */
+        case TUTTI_TO_DEVICE: return false; /* those are in test-destinations.c */
         case TUTTI_TO_SAME: return true;
         }
         return false;

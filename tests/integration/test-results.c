@@ -1,5 +1,5 @@
-/* Result objects: one result for all, in memory of tuttid's that everybody reads and nobody else writes (P4 P14
- * P17 P18 P20, A12). */
+/* Result objects: one result for all, in memory of tuttid's that everybody reads and nobody else writes (P4
+ * P14 P17 P18 P20, A12). */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,7 +36,7 @@ START_TEST(P14_a_result_is_written_once_and_read_by_all_slots_in_turn) {
 }
 END_TEST
 
-/* A batch in one slot, and one value of it elsewhere; a broadcast. */
+/* A batch in one slot, and one value of it elsewhere. */
 static void meet_in_a_batch(struct replica *me) {
         struct floats a, b, c;
         struct tutti_group *g = join_train(me, TUTTI_FAIL);
@@ -71,14 +71,42 @@ static void meet_in_a_batch(struct replica *me) {
         expect_in(tutti_error(), "result object");
         expect_slot(o, slot, 0, 100, 2);
 
-        floats_fill(&a, me->rank ? 7 : 8);
-        expect_status(tutti_broadcast(g, "nothing to do with it", 1, &a.value), TUTTI_OK);
-        floats_expect(&a, 7);
         expect_status(tutti_object_release(o, slot), TUTTI_OK);
 }
 
 START_TEST(P14_a_batch_puts_its_entries_into_one_slot) {
         replicas_run(2, meet_in_a_batch);
+}
+END_TEST
+
+/* R1's value, in one place for all. */
+static void broadcast_into_it(struct replica *me) {
+        struct floats f;
+        struct tutti_group *g = join_train(me, TUTTI_FAIL);
+        struct tutti_object *o = object_make(g, "weights", N);
+        const struct tutti_value output = value_in(o, 0, N);
+        const struct tutti_value *input = me->rank == 1 ? &f.value : NULL;
+        floats_init(me->t, &f, N);
+        for (uint32_t i = 0; i < 4; i++) {
+                floats_fill(&f, me->rank == 1 ? (float)i : 99);
+                expect_status(tutti_broadcast_into(g, NULL, 1, input, &output, NULL), TUTTI_OK);
+                ck_assert_uint_eq(tutti_last_result()->slot, i % 2);
+                expect_slot(o, i % 2, 0, N, (float)i);
+                expect_status(tutti_object_release(o, i % 2), TUTTI_OK);
+                floats_expect(&f, me->rank == 1 ? (float)i : 99);
+        }
+        /* The root has the value already, but the object is everybody's. */
+        expect_status(tutti_broadcast(g, NULL, 1, me->rank == 1 ? &f.value : &output), TUTTI_MISMATCH);
+        ck_assert_int_eq(tutti_error_info()->field, TUTTI_FIELD_DESTINATIONS);
+        /* Without one: elsewhere than its input, also at the root. */
+        struct floats mine;
+        floats_init(me->t, &mine, N);
+        expect_status(tutti_broadcast_into(g, NULL, 1, input, &mine.value, NULL), TUTTI_OK);
+        floats_expect(&mine, 3);
+}
+
+START_TEST(P14_a_broadcast_goes_into_one_place_for_all) {
+        replicas_run(3, broadcast_into_it);
 }
 END_TEST
 
@@ -124,7 +152,8 @@ static void keep_results(struct replica *me) {
 
 static void expect_status_page(struct host *h) {
         const char *const argv[] = { program_tuttictl(), "status", "--socket", host_socket(h), NULL };
-        const char *const json[] = { program_tuttictl(), "status", "--json", "--socket", host_socket(h), NULL };
+        const char *const json[] = { program_tuttictl(), "status", "--json", "--socket", host_socket(h),
+                NULL };
         struct program p;
         char holder[64];
         program_run(argv, 10, &p);
@@ -174,7 +203,8 @@ static void meet_with_discipline(struct replica *me) {
         expect_status(tutti_object_release(o, last), TUTTI_OK);
         for (uint32_t i = 0; i < 50; i++) {
                 struct tutti_work *w;
-                expect_status(tutti_all_reduce_start(g, NULL, TUTTI_SUM, &f.value, &output, NULL, &w), TUTTI_OK);
+                expect_status(
+                        tutti_all_reduce_start(g, NULL, TUTTI_SUM, &f.value, &output, NULL, &w), TUTTI_OK);
                 tutti_work_free(w);
                 expect_status(tutti_barrier(g, NULL), TUTTI_OK); /* its end has been seen by the library */
                 expect_status(tutti_barrier(g, NULL), TUTTI_OK); /* ... of the other too, and given back */
@@ -201,7 +231,8 @@ static void release_wrongly(struct replica *me) {
         expect_status(tutti_object_release(o, slot), TUTTI_OK);
         expect_status(tutti_object_release(o, slot), TUTTI_INVALID);
         expect_in(tutti_error(), "is not held here");
-        expect_status(tutti_object_make(g, &TUTTI_OBJECT(.name = "sums", .n_bytes = 40), &again), TUTTI_INVALID);
+        expect_status(
+                tutti_object_make(g, &TUTTI_OBJECT(.name = "sums", .n_bytes = 40), &again), TUTTI_INVALID);
         expect_in(tutti_error(), "attached");
         /* Detached and attached again: what was held is free. */
         for (uint32_t i = 0; i < 6; i++) {
@@ -311,8 +342,8 @@ static void expect_invalid(struct tutti_group *g, const struct tutti_value *inpu
 }
 
 /* Its destinations are the matter. */
-static void expect_to(struct tutti_group *g, const struct tutti_value *input, const struct tutti_value *output,
-        struct tutti_destinations to) {
+static void expect_to(struct tutti_group *g, const struct tutti_value *input,
+        const struct tutti_value *output, struct tutti_destinations to) {
         expect_status(tutti_reduce(g, NULL, TUTTI_SUM, input, output, &to), TUTTI_INVALID);
         ck_assert_int_eq(tutti_error_info()->field, TUTTI_FIELD_DESTINATIONS);
 }
@@ -335,9 +366,8 @@ static void name_wrongly(struct replica *me) {
         expect_invalid(g, &f.value, &v, TUTTI_FIELD_BUFFER);
         v = value_in(o, 0, 10);
         expect_invalid(g, &v, &f.value, TUTTI_FIELD_BUFFER);
-        const struct tutti_entry two[] = {
-                TUTTI_ENTRY(.input = &f.value, .output = &v), TUTTI_ENTRY(.input = &f.value, .output = &w)
-        };
+        const struct tutti_entry two[] = { TUTTI_ENTRY(.input = &f.value, .output = &v),
+                TUTTI_ENTRY(.input = &f.value, .output = &w) };
         expect_status(tutti_batch_reduce(g, NULL, TUTTI_SUM, two, 2), TUTTI_INVALID);
         expect_in(tutti_error(), "one result object");
         expect_to(g, &f.value, &v, (struct tutti_destinations){ .where = TUTTI_TO_RANK });
@@ -354,8 +384,8 @@ static void name_wrongly(struct replica *me) {
                 expect_status(tutti_object_make(g, &wrong[i], &none), TUTTI_INVALID);
         expect_status(tutti_object_make(g, &TUTTI_OBJECT(.name = "none", .n_bytes = 4, .n_slots = 65), &none),
                 TUTTI_LIMIT);
-        expect_status(
-                tutti_object_make(g, &TUTTI_OBJECT(.name = "none", .n_bytes = (size_t)1 << 47), &none), TUTTI_LIMIT);
+        expect_status(tutti_object_make(g, &TUTTI_OBJECT(.name = "none", .n_bytes = (size_t)1 << 47), &none),
+                TUTTI_LIMIT);
         expect_status(tutti_object_make(g, &TUTTI_OBJECT(.name = "none", .n_bytes = (size_t)1 << 46), &none),
                 TUTTI_QUOTA);
         expect_in(tutti_error(), "result-bytes");
@@ -384,8 +414,8 @@ static void hold_and_die(struct replica *me) {
 START_TEST(P20_nothing_is_left_after_500_deaths_of_holders) {
         struct host *h = host_start(NULL);
         for (int i = 0; i < DEATHS; i++) {
-                struct replica *r =
-                        replica_spawn(h, &(struct replica_options){ .rank = 0, .n = 1, .body = hold_and_die });
+                struct replica *r = replica_spawn(
+                        h, &(struct replica_options){ .rank = 0, .n = 1, .body = hold_and_die });
                 ck_assert_int_eq(replica_end(r, 10), 128 + SIGKILL);
         }
         host_expect_counters_zero(h);
@@ -394,7 +424,7 @@ START_TEST(P20_nothing_is_left_after_500_deaths_of_holders) {
 END_TEST
 
 UNIT_MAIN("results", 60, P14_a_result_is_written_once_and_read_by_all_slots_in_turn,
-        P14_a_batch_puts_its_entries_into_one_slot,
+        P14_a_batch_puts_its_entries_into_one_slot, P14_a_broadcast_goes_into_one_place_for_all,
         A12_who_does_not_collect_results_is_named_and_its_death_frees_them,
         A12_who_holds_the_latest_alone_never_sees_busy, P17_a_slot_is_released_once_and_by_its_holder,
         P18_leaving_gives_back_what_is_held, P4_halves_that_mean_different_results_are_refused,

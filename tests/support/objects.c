@@ -8,8 +8,8 @@ struct tutti_object *object_make(struct tutti_group *g, const char *name, size_t
 }
 
 struct tutti_value value_in(struct tutti_object *o, size_t offset, size_t n_floats) {
-        return TUTTI_VALUE(
-                .object = o, .offset = offset, .dtype = TUTTI_F32, .n_dims = 1, .shape = { n_floats });
+        return TUTTI_VALUE(.object = o, .offset = offset, .dtype = TUTTI_F32, .n_dims = 1,
+                .shape = { n_floats });
 }
 
 void expect_slot(const struct tutti_object *o, uint32_t slot, size_t from, size_t n, float value) {

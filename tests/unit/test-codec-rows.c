@@ -243,8 +243,18 @@ START_TEST(rows_of_counters) {
         SAME(c, d, used);
         SAME(c, d, limit);
 
+        struct row none = { .type = ROW_NONE };
+        pass_row(&none);
+}
+END_TEST
+
+START_TEST(A12_rows_of_result_objects) {
         static const struct row_holder holders[] = {
-                { .rank = 1023, .pid = 4711, .n_slots = 64, .state = PROCESS_STOPPED, .oldest_age_ns = UINT64_MAX },
+                { .rank = 1023,
+                        .pid = 4711,
+                        .n_slots = 64,
+                        .state = PROCESS_STOPPED,
+                        .oldest_age_ns = UINT64_MAX },
                 { .rank = 1, .pid = 0, .n_slots = 1, .state = PROCESS_DEAD, .oldest_age_ns = 1 },
         };
         struct row result = { .type = ROW_RESULT,
@@ -275,9 +285,6 @@ START_TEST(rows_of_counters) {
                 SAME(x, y, holders[i].state);
                 SAME(x, y, holders[i].oldest_age_ns);
         }
-
-        struct row none = { .type = ROW_NONE };
-        pass_row(&none);
 }
 END_TEST
 
@@ -451,6 +458,6 @@ START_TEST(an_empty_packet_is_never_made) {
 END_TEST
 
 UNIT_MAIN("codec-rows", 30, rows_of_the_daemon_and_its_devices, rows_of_groups, rows_of_members,
-        rows_of_what_is_pending, rows_of_counters, rows_of_the_flight_recorder,
+        rows_of_what_is_pending, rows_of_counters, A12_rows_of_result_objects, rows_of_the_flight_recorder,
         the_largest_batch_goes_in_parts, rows_go_in_parts,
         what_does_not_fit_is_refused_and_the_packet_untouched, an_empty_packet_is_never_made)

@@ -1,5 +1,5 @@
-/* The result room: who is attached, who holds which slot, what is charged, when the memory goes. Its chores are
- * done by hand, in the order that the test wants. */
+/* The result room: who is attached, who holds which slot, what is charged, when the memory goes. Its chores
+ * are done by hand, in the order that the test wants. */
 #include <stdlib.h>
 #include <string.h>
 #include "failing.h"
@@ -36,10 +36,9 @@ static void tear_down(struct fixture *f) {
 }
 
 static struct msg_make_result sums(void) {
-        return (struct msg_make_result){ .has_key = true,
-                .key = { .n_bytes = 4, .bytes = "sums" },
-                .size_bytes = 5000,
-                .device = "" };
+        return (struct msg_make_result){
+                .has_key = true, .key = { .n_bytes = 4, .bytes = "sums" }, .size_bytes = 5000, .device = ""
+        };
 }
 
 /* Rank r is membership 100 + r of session 10 + r. */
@@ -415,9 +414,9 @@ START_TEST(the_end_of_an_attachment_gives_back_what_it_holds) {
         struct result *r = first_of(&f);
         run(r, 0, 3);
         run(r, 1, 3);
-        results_end_session(f.results, 10, &f.chores);               /* died */
-        results_end_membership(f.results, 11, 4711, &f.chores);      /* not its own */
-        results_end_membership(f.results, 11, 101, &f.chores);       /* left */
+        results_end_session(f.results, 10, &f.chores);          /* died */
+        results_end_membership(f.results, 11, 4711, &f.chores); /* not its own */
+        results_end_membership(f.results, 11, 101, &f.chores);  /* left */
         ck_assert(!result_take_slot(r, &slot));
         ck_assert_int_eq(release(&f, 2, id, 0, true), STATUS_OK); /* detached: the last */
         struct chore *c = list_entry(f.chores.next, struct chore, link);
@@ -437,7 +436,8 @@ START_TEST(who_is_gone_when_the_run_ends_holds_nothing) {
         ck_assert(result_take_slot(r, &slot));
         results_end_session(f.results, 11, &f.chores);
         result_end_slot(r, slot, 1000);
-        const struct result_user gone = user_of(1), replaced = { .session = 10, .membership = 999, .rank = 0 };
+        const struct result_user gone = user_of(1),
+                                 replaced = { .session = 10, .membership = 999, .rank = 0 };
         result_hold(r, slot, &gone);
         result_hold(r, slot, &replaced);
         struct row_result row;
@@ -467,8 +467,7 @@ START_TEST(A12_who_holds_what_and_for_how_long_is_told) {
         ck_assert_int_eq(release(&f, 1, id, 0, false), STATUS_OK);
         ck_assert_int_eq(release(&f, 0, id, 1, false), STATUS_OK);
         error_init(&f.err, STATUS_OK);
-        ck_assert_int_eq(
-                result_say_busy(r, 5 * UINT64_C(1000000000) + 1000, &holders, &f.err), STATUS_BUSY);
+        ck_assert_int_eq(result_say_busy(r, 5 * UINT64_C(1000000000) + 1000, &holders, &f.err), STATUS_BUSY);
         ck_assert_ptr_nonnull(strstr(f.err.detail, "slot 0 is held by R2 for 5.0 s"));
         ck_assert_ptr_nonnull(strstr(f.err.detail, "slot 1 is held by R1 R2 for 2.0 s"));
         ck_assert_uint_eq(holders.words[0], 6);

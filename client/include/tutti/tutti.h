@@ -332,9 +332,9 @@ TUTTI_API void tutti_buffer_free(struct tutti_buffer *b);
 /* Memory that tuttid makes for a group: a result is written there once, however many replicas there are, and
  * all of them read it. It has slots; each collective takes the next one in turn that nobody holds. Every
  * contributor then holds it until it releases it, detaches, leaves, or dies. When no slot is free the
- * collective ends BUSY for all, before a byte has moved, naming who holds which slot and for how long. Whoever
- * holds none but the latest n_slots - 1 results when it submits never sees that. Its memory is tuttid's and
- * counts against the user's quota "result-bytes". */
+ * collective ends BUSY for all, before a byte has moved, naming who holds which slot and for how long.
+ * Whoever holds none but the latest n_slots - 1 results when it submits never sees that. Its memory is
+ * tuttid's and counts against the user's quota "result-bytes". */
 struct tutti_object_args {
         size_t struct_size;
         const char *name;   /* required, 1..63 bytes: within the group */
@@ -363,8 +363,8 @@ TUTTI_API uint32_t tutti_object_slots(const struct tutti_object *o);
  * of a work that is freed before its end is given back by itself. Does not wait. */
 TUTTI_API enum tutti_status tutti_object_release(struct tutti_object *o, uint32_t slot);
 
-/* Gives all slots back, detaches and unmaps; the object goes when nobody is attached any more. Works under way
- * go on. NULL is fine. */
+/* Gives all slots back, detaches and unmaps; the object goes when nobody is attached any more. Works under
+ * way go on. NULL is fine. */
 TUTTI_API void tutti_object_free(struct tutti_object *o);
 
 /* --- values --- */
@@ -398,8 +398,8 @@ struct tutti_value {
         uint64_t strides[TUTTI_MAX_DIMS]; /* in elements; count where has_strides is not 0 */
         void *memory;                     /* plain; of an input it is only read */
         /* Of an output, instead of a buffer: the result goes to the result object, `offset` bytes into the
-         * slot that tutti_result.slot names. All replicas name the same object and offset; one collective, one
-         * object. */
+         * slot that tutti_result.slot names. All replicas name the same object and offset; one collective,
+         * one object. */
         struct tutti_object *object;
 };
 
@@ -487,6 +487,12 @@ TUTTI_API enum tutti_status tutti_reduce(struct tutti_group *g, const char *key,
 TUTTI_API enum tutti_status tutti_broadcast(
         struct tutti_group *g, const char *key, uint32_t root, const struct tutti_value *value);
 
+/* The same with a place of its own: the root brings `input` (elsewhere it does not count), and `destinations`
+ * (NULL: all) receive in `output`, which may lie in a result object; then the root names it too. */
+TUTTI_API enum tutti_status tutti_broadcast_into(struct tutti_group *g, const char *key, uint32_t root,
+        const struct tutti_value *input, const struct tutti_value *output,
+        const struct tutti_destinations *destinations);
+
 /* Many values in one meeting, whole or not at all. 1..65,536 entries, and entries times ranks at most
  * 1,048,576 (LIMIT); shapes, dtypes and destinations may differ between entries. */
 TUTTI_API enum tutti_status tutti_batch_reduce(struct tutti_group *g, const char *key, enum tutti_op op,
@@ -507,6 +513,10 @@ TUTTI_API enum tutti_status tutti_reduce_start(struct tutti_group *g, const char
         struct tutti_work **ret);
 TUTTI_API enum tutti_status tutti_broadcast_start(struct tutti_group *g, const char *key, uint32_t root,
         const struct tutti_value *value, const struct tutti_options *options, struct tutti_work **ret);
+TUTTI_API enum tutti_status tutti_broadcast_into_start(struct tutti_group *g, const char *key, uint32_t root,
+        const struct tutti_value *input, const struct tutti_value *output,
+        const struct tutti_destinations *destinations, const struct tutti_options *options,
+        struct tutti_work **ret);
 TUTTI_API enum tutti_status tutti_batch_reduce_start(struct tutti_group *g, const char *key, enum tutti_op op,
         const struct tutti_entry *entries, uint32_t n_entries, const struct tutti_options *options,
         struct tutti_work **ret);
