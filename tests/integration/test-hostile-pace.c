@@ -377,7 +377,8 @@ START_TEST(G10_two_thousand_connects_of_one_user_delay_nobody_else) {
         struct stage s;
         struct replica *r;
         need_root();
-        ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &many), 0);
+        if (setrlimit(RLIMIT_NOFILE, &many) < 0)
+                unit_skip("a process may not have %d descriptors here: %s", N_CONNECTS, strerror(errno));
         stage_set(&s, NULL);
         replicas_spawn(s.h, 1, connect_many, NULL, &r);
         const struct pace during = stage_measure_pace(0.5);
