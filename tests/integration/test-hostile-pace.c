@@ -18,18 +18,20 @@
 #include "wire/codec.h"
 
 #define OTHER_UID      54321
+#define N_CROWD        16
 #define PROMISE        2.0
 #define GENEROSITY     10.0
 #define FLOOR_SECONDS  0.05
-#define ALONE_SECONDS  0.6
-#define BESIDE_SECONDS 1.0
+#define ALONE_SECONDS  0.3
+#define BESIDE_SECONDS 0.8
+#define N_TRIES        4
 
 /* --- what an attacker does over and over --- */
 
 struct attacker {
         const char *socket;
-        struct raw *raw, *peers[8];
-        struct raw_member members[8];
+        struct raw *raw, *peers[N_CROWD];
+        struct raw_member members[N_CROWD];
         int fds[MAX_PACKET_FDS];
         float *memory;
         uint64_t step;
@@ -37,7 +39,7 @@ struct attacker {
 
 /* A new group of n connections, rank by rank. */
 static void join_peers(struct attacker *a, uint32_t n, enum on_death on_death) {
-        uint64_t joins[8];
+        uint64_t joins[N_CROWD];
         char name[32];
         snprintf(name, sizeof(name), "crowd %llu", (unsigned long long)a->step++);
         for (uint32_t rank = 0; rank < n; rank++) {
@@ -126,27 +128,40 @@ static void submit_and_abort(struct attacker *a) {
         raw_await(a->peers[0], raw_query(a->peers[0], WHAT_QUOTA, "", ""));
 }
 
-#define PAIR_PENDING 4000
+#define PENDING_EACH 4000
 
+/* Nearly as much as one user may have pending: all but the last wait for it, each with keys of its own. */
 static void leave_much_pending(struct attacker *a) {
         char key[32];
-        join_pair(a);
-        for (int i = 0; i < PAIR_PENDING; i++) {
-                snprintf(key, sizeof(key), "k%d", i);
-                raw_barrier(a->peers[0], &a->members[0], key);
-        }
+        join_peers(a, N_CROWD, ON_DEATH_SHRINK);
+        for (uint32_t rank = 0; rank < N_CROWD - 1; rank++)
+                for (int i = 0; i < PENDING_EACH; i++) {
+                        snprintf(key, sizeof(key), "%u %d", rank, i);
+                        raw_barrier(a->peers[rank], &a->members[rank], key);
+                }
 }
 
 static void toggle_busy(struct attacker *a) {
         struct request busy = { .type = REQUEST_BUSY };
-        busy.busy = (struct msg_busy){ a->members[1].membership, "", a->step++ % 2 ? 0 : UINT64_C(1) << 40 };
-        raw_await(a->peers[1], raw_send(a->peers[1], &busy));
+        busy.busy = (struct msg_busy){ a->members[N_CROWD - 1].membership, "",
+                a->step++ % 2 ? 0 : UINT64_C(1) << 40 };
+        raw_await(a->peers[N_CROWD - 1], raw_send(a->peers[N_CROWD - 1], &busy));
 }
 
-/* Two that leave thousands unfinished when they go. */
+/* Whether tuttid still holds much of what the last crowd left. */
+static bool is_much_held(struct attacker *a) {
+        struct raw *r = raw_open(a->socket);
+        uint64_t used = raw_used(r, "pending");
+        raw_close(r);
+        return used > 100;
+}
+
+/* All leave at once what is unfinished. */
 static void die_with_much_pending(struct attacker *a) {
         leave_much_pending(a);
-        close_peers(a, 2);
+        close_peers(a, N_CROWD);
+        while (is_much_held(a))
+                seconds_sleep(0.01);
 }
 
 #define RUN_FLOATS ((uint64_t)4 << 20)
@@ -179,7 +194,7 @@ static void punch_and_run(struct attacker *a) {
         close_peers(a, 2);
 }
 
-#define N_SMALL_TASKS 2000
+#define N_SMALL_TASKS 4000
 
 static void queue_tasks(struct attacker *a) {
         char key[32];
@@ -205,8 +220,6 @@ static void submit_batch(struct raw *r, const struct raw_member *m, const struct
                 raw_send(r, &part);
         }
 }
-
-#define N_CROWD 8
 
 static void join_crowd(struct attacker *a) {
         join_peers(a, N_CROWD, ON_DEATH_FAIL);
@@ -238,9 +251,9 @@ static const struct flood {
         const char *name;
         void (*begin)(struct attacker *a);
         void (*step)(struct attacker *a);
-        /* s; where tuttid is known to be slower than the promise: sealing a batch and the end of one who left
-         * much pending hold the loop for as long as that has entries, and tasks wait for those that came
-         * before. 0: as promised. */
+        /* s; where tuttid is known to be slower than the promise: sealing a batch, busy and the end of one
+         * who left much pending hold the loop for as long as that has entries, and tasks wait for those that
+         * came before. 0: as promised. */
         double known;
 } floods[] = {
         { "connects", NULL, connect_and_go },
@@ -250,12 +263,12 @@ static const struct flood {
         { "sends descriptors", open_descriptors, send_descriptors },
         { "registers and unregisters", open_one, register_and_unregister },
         { "submits and aborts", join_pair, submit_and_abort },
-        { "toggles busy with much pending", leave_much_pending, toggle_busy },
-        { "leaves much pending", NULL, die_with_much_pending, .known = 0.3 },
+        { "toggles busy with much pending", leave_much_pending, toggle_busy, .known = 0.5 },
+        { "leaves much pending", NULL, die_with_much_pending, .known = 2 },
         { "reduces large values", share_memory, run_large },
         { "punches holes while it is reduced", NULL, punch_and_run },
-        { "queues small tasks", share_memory, queue_tasks, .known = 0.3 },
-        { "seals large batches", join_crowd, seal_large_batches, .known = 3 },
+        { "queues small tasks", share_memory, queue_tasks, .known = 1 },
+        { "seals large batches", join_crowd, seal_large_batches, .known = 5 },
 };
 
 struct order {
@@ -283,22 +296,26 @@ static double limit_of(const struct flood *f, const struct pace *alone) {
         return unit_scale() * (f->known > limit ? f->known : limit);
 }
 
-static void measure(struct stage *s, struct order *order) {
+/* Whether the pace is kept. Alone is before and after it: what else this machine does is no fault of the
+ * attacker. */
+static bool measure(struct stage *s, struct order *order) {
         const struct flood *f = order->flood;
-        const struct pace alone = stage_measure_pace(ALONE_SECONDS);
+        struct pace alone = stage_measure_pace(ALONE_SECONDS);
         struct replica *r = replica_spawn(
                 s->h, &(struct replica_options){ .rank = 0, .n = 1, .body = flood_on, .arg = order });
         replica_expect(r, "at work", 20);
         const struct pace beside = stage_measure_pace(BESIDE_SECONDS);
         replica_kill9(r);
+        host_expect_sessions(s->h, 2);
+        const struct pace after = stage_measure_pace(ALONE_SECONDS);
+        if (after.p99 > alone.p99)
+                alone = after;
         printf("# P21 beside %s user that %s: p99 %.2f ms (alone %.2f ms, x%.1f), p50 %.2f ms (%.2f ms), "
                "worst "
                "%.1f ms\n",
                 order->is_other_user ? "another" : "the same", f->name, beside.p99 * 1e3, alone.p99 * 1e3,
                 beside.p99 / alone.p99, beside.p50 * 1e3, alone.p50 * 1e3, beside.worst * 1e3);
-        ck_assert_msg(beside.p99 <= limit_of(f, &alone), "beside one that %s: p99 %g s, alone %g s", f->name,
-                beside.p99, alone.p99);
-        host_expect_sessions(s->h, 2);
+        return beside.p99 <= limit_of(f, &alone);
 }
 
 static void measure_all(bool is_other_user) {
@@ -307,7 +324,10 @@ static void measure_all(bool is_other_user) {
         stage_set(&s, is_other_user ? NULL : (const char *[]){ "--set", "quota.connections=100000", NULL });
         for (size_t i = 0; i < ARRAY_SIZE(floods); i++) {
                 struct order order = { &floods[i], is_other_user };
-                measure(&s, &order);
+                int n_tries = 1;
+                while (!measure(&s, &order)) /* a burst of somebody else's work is not there each time */
+                        ck_assert_msg(n_tries++ < N_TRIES, "beside one that %s the pace is not kept",
+                                floods[i].name);
         }
         stage_clear(&s);
 }
@@ -357,7 +377,8 @@ START_TEST(G10_two_thousand_connects_of_one_user_delay_nobody_else) {
         struct stage s;
         struct replica *r;
         need_root();
-        ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &many), 0);
+        if (setrlimit(RLIMIT_NOFILE, &many) < 0)
+                unit_skip("a process may not have %d descriptors here: %s", N_CONNECTS, strerror(errno));
         stage_set(&s, NULL);
         replicas_spawn(s.h, 1, connect_many, NULL, &r);
         const struct pace during = stage_measure_pace(0.5);

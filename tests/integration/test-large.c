@@ -10,6 +10,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "objects.h"
+#include "meeting.h"
+#include "raw.h"
+#include "replica.h"
+#include "unit.h"
 
 #define N_ELEMENTS   ((size_t)(UINT64_C(1) << 31) + 7)
 #define LIMIT_S      150
@@ -197,5 +201,71 @@ START_TEST(F5_tuttid_takes_no_memory_but_that_of_result_objects) {
 }
 END_TEST
 
-UNIT_MAIN(
-        "large", LIMIT_S, P14_counts_go_beyond_31_bits, F5_tuttid_takes_no_memory_but_that_of_result_objects)
+/* --- I2: one map, one unmap --- */
+
+#define I2_BYTES  (UINT64_C(3) << 30)
+#define I2_NEEDED (UINT64_C(6) << 30)
+
+/* How often tuttid has mapped the memfd with this inode; *ret_where is the last place. */
+static int count_mappings(struct host *h, uint64_t inode, uint64_t *ret_where) {
+        char path[64], line[512];
+        int n = 0;
+        snprintf(path, sizeof(path), "/proc/%d/maps", host_pid(h));
+        FILE *f = fopen(path, "re");
+        ck_assert_ptr_nonnull(f);
+        while (fgets(line, sizeof(line), f)) {
+                unsigned long begin, its;
+                if (sscanf(line, "%lx-%*x %*s %*x %*s %lu", &begin, &its) != 2 || its != inode)
+                        continue;
+                *ret_where = begin;
+                n++;
+        }
+        fclose(f);
+        return n;
+}
+
+/* While the value is reduced: one mapping, in the same place, all the time. */
+static uint32_t watch_mapping(struct host *h, struct raw *r, uint64_t inode, uint64_t where) {
+        uint32_t n_looks = 0;
+        while (raw_is_silent(r, 0.001)) {
+                uint64_t now = 0;
+                ck_assert_int_eq(count_mappings(h, inode, &now), 1);
+                ck_assert_uint_eq(now, where);
+                n_looks++;
+        }
+        return n_looks;
+}
+
+START_TEST(I2_three_gibibytes_are_one_map_and_one_unmap) {
+        struct stat st;
+        uint64_t where = 0;
+        if (unit_scale() > 1)
+                unit_skip("a sanitizer's shadow would take several times the 3 GiB");
+        if (available_bytes() < I2_NEEDED)
+                unit_skip("%llu MiB of memory are available, %llu are needed",
+                        (unsigned long long)(available_bytes() >> 20), (unsigned long long)(I2_NEEDED >> 20));
+        struct host *h = host_start(NULL);
+        struct raw *r = raw_open(host_socket(h));
+        struct raw_member m = raw_join(r, "alone", 0, 1);
+        int fd = raw_memfd(I2_BYTES);
+        ck_assert_int_eq(fstat(fd, &st), 0);
+        uint64_t registration = raw_register(r, 1, fd, I2_BYTES);
+        raw_expect(r, registration, STATUS_OK);
+        ck_assert_int_eq(count_mappings(h, st.st_ino, &where), 1);
+        uint64_t number = raw_submit(r, &m, "large", 1, I2_BYTES / 4);
+        uint32_t n_looks = watch_mapping(h, r, st.st_ino, where);
+        raw_expect(r, number, STATUS_OK);
+        ck_assert_uint_gt(n_looks, 10);
+        ck_assert_int_eq(count_mappings(h, st.st_ino, &where), 1);
+        raw_expect(r, raw_send(r, &(struct request){ .type = REQUEST_UNREGISTER, .buffer = 1 }), STATUS_OK);
+        double limit = seconds_now() + 5;
+        while (count_mappings(h, st.st_ino, &where) > 0)
+                ck_assert_double_lt(seconds_now(), limit);
+        raw_close(r);
+        host_expect_counters_zero(h);
+        host_stop(h);
+}
+END_TEST
+
+UNIT_MAIN("large", LIMIT_S, P14_counts_go_beyond_31_bits, F5_tuttid_takes_no_memory_but_that_of_result_objects,
+        I2_three_gibibytes_are_one_map_and_one_unmap)

@@ -2,7 +2,9 @@
 
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include "meeting.h"
 #include "unit.h"
 
@@ -99,4 +101,51 @@ struct pace stage_measure_pace(double seconds) {
         return (struct pace){
                 .n = n, .p50 = times[n / 2], .p99 = times[n - 1 - n / 100], .worst = times[n - 1]
         };
+}
+
+/* --- marks --- */
+
+void stage_set_mark(const struct stage *s, struct stage_mark *ret) {
+        stage_expect_progress();
+        host_counters(s->h, &ret->counters);
+        seconds_sleep(0.1); /* the question's own connection goes */
+        ret->n_descriptors = host_n_descriptors(s->h);
+}
+
+static uint64_t sum_of_quotas(const struct host_counters *c) {
+        uint64_t sum = 0;
+        for (uint32_t i = 0; i < c->n_quotas; i++)
+                if (!strstr(c->quotas[i].name, "recorder") && !strstr(c->quotas[i].name, "pending"))
+                        sum += c->quotas[i].used;
+        return sum;
+}
+
+/* What the honest ones and the question itself hold is always the same, but for what is pending. */
+static bool is_at_mark(const struct stage *s, const struct stage_mark *mark, char *why, size_t why_bytes) {
+        const struct host_counters *then = &mark->counters;
+        struct host_counters now;
+        int n_descriptors = host_n_descriptors(s->h);
+        host_counters(s->h, &now);
+        snprintf(why, why_bytes,
+                "%d descriptors (then %d), %u sessions (%u), %u groups (%u), %llu bytes (%llu), %llu buffers "
+                "(%llu), %llu pending, %llu charged (%llu), %llu ejected (%llu)",
+                n_descriptors, mark->n_descriptors, now.n_sessions, then->n_sessions, now.n_groups,
+                then->n_groups, (unsigned long long)now.mapped_bytes, (unsigned long long)then->mapped_bytes,
+                (unsigned long long)now.n_buffers, (unsigned long long)then->n_buffers,
+                (unsigned long long)now.n_pending, (unsigned long long)sum_of_quotas(&now),
+                (unsigned long long)sum_of_quotas(then), (unsigned long long)now.n_ejected,
+                (unsigned long long)then->n_ejected);
+        return n_descriptors == mark->n_descriptors && now.n_sessions == then->n_sessions &&
+               now.n_groups == then->n_groups && now.mapped_bytes == then->mapped_bytes &&
+               now.n_buffers == then->n_buffers && now.n_pending <= 2 &&
+               sum_of_quotas(&now) == sum_of_quotas(then) && now.n_ejected == then->n_ejected;
+}
+
+void stage_expect_mark(const struct stage *s, const struct stage_mark *mark, const char *where) {
+        double limit = seconds_now() + 2 * unit_scale();
+        char why[512];
+        while (!is_at_mark(s, mark, why, sizeof(why))) {
+                ck_assert_msg(seconds_now() < limit, "in \"%s\": %s", where, why);
+                seconds_sleep(0.002);
+        }
 }
