@@ -245,7 +245,7 @@ END_TEST
 
 /* Asks, submits, releases, and is gone `n` packets later. */
 static void come_and_go(struct host *h, int round, int n) {
-        char group[16];
+        char group[32];
         snprintf(group, sizeof(group), "g%d-%d", round, n);
         struct raw *r = raw_open(host_socket(h));
         struct raw_member m = raw_join(r, group, 0, 1);
