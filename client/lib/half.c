@@ -252,12 +252,17 @@ static enum status draft_output_dtype(struct draft *d, const struct tutti_value 
         return STATUS_OK;
 }
 
-/* Its output is the input; who says so twice has said nothing wrong. */
-static enum status refuse_output_of_same(struct draft *d, const struct tutti_entry *given) {
-        if (!given->output || given->output == given->input)
+/* Its output is the input; who says so twice has said nothing wrong. What lies in plain memory comes home from
+ * where its copy lies. */
+static enum status draft_same(struct draft *d, const struct tutti_entry *given) {
+        if (given->output && given->output != given->input)
+                return refuse(d->err, STATUS_INVALID, FIELD_DESTINATIONS,
+                        "TUTTI_TO_SAME writes each result over its input; leave the output NULL");
+        if (!d->input.memory)
                 return STATUS_OK;
-        return refuse(d->err, STATUS_INVALID, FIELD_DESTINATIONS,
-                "TUTTI_TO_SAME writes each result over its input; leave the output NULL");
+        enum status status = place_plain(d, "output", &d->input, &d->entry->output);
+        d->entry->output = (struct place){ 0 };
+        return status;
 }
 
 /* An output is taken only where this rank receives; that it is missing there, tuttid finds. */
@@ -272,7 +277,7 @@ static enum status draft_values(struct draft *d, const struct tutti_entry *given
         }
         enum destination to = d->entry->destination;
         if (to == DESTINATION_SAME)
-                return refuse_output_of_same(d, given);
+                return draft_same(d, given);
         bool receives = to == DESTINATION_DEVICE || entry_has_destination(d->entry, h->g->rank);
         if (reads && (!receives || !given->output))
                 return draft_output_dtype(d, given->output);

@@ -343,8 +343,36 @@ START_TEST(pieces_are_used_again) {
 }
 END_TEST
 
+/* Where the value lives may be plain memory, at some replicas, and strided. */
+static void sum_where_it_lives(struct replica *me) {
+        struct tutti_group *g = join(me);
+        const struct tutti_destinations same = { .where = TUTTI_TO_SAME };
+        struct floats f;
+        float x[200];
+        struct tutti_value of_stack = plain(x, TUTTI_F32, 100);
+        of_stack.has_strides = 1;
+        of_stack.strides[0] = 2;
+        floats_init(me->t, &f, 100);
+        for (int round = 0; round < 3; round++) {
+                struct tutti_value *v = (me->rank + (uint32_t)round) % 2 ? &of_stack : &f.value;
+                fill(x, 200, (float)me->rank + 1);
+                floats_fill(&f, (float)me->rank + 1);
+                expect_status(tutti_reduce(g, NULL, TUTTI_SUM, v, NULL, &same), TUTTI_OK);
+                for (size_t i = 0; v == &of_stack && i < 200; i++)
+                        ck_assert(x[i] == (i % 2 ? (float)me->rank + 1 : 3));
+                if (v == &f.value)
+                        floats_expect(&f, 3);
+        }
+}
+
+START_TEST(where_the_value_lives_may_be_plain_memory) {
+        replicas_run(2, sum_where_it_lives);
+}
+END_TEST
+
 UNIT_MAIN("plain", 60, plain_memory_of_4_KiB_to_64_MiB, stack_locked_forked_and_read_only_memory,
         D3_every_dtype_in_plain_memory, P14_strides_batches_and_broadcasts_in_plain_memory,
         P14_a_batch_of_thousands_of_plain_values,
         inputs_are_copied_at_the_call_and_outputs_when_the_end_is_seen,
-        P7_plain_outputs_are_untouched_by_any_other_end, pieces_are_used_again)
+        P7_plain_outputs_are_untouched_by_any_other_end, pieces_are_used_again,
+        where_the_value_lives_may_be_plain_memory)
