@@ -1,5 +1,5 @@
-/* What the files of the room share: result.c (objects and who is attached), result-slots.c (who holds what).
- */
+/* What the files of the room share: result.c (objects and who is attached), result-ask.c (what is asked for),
+ * result-slots.c (who holds what). */
 #pragma once
 
 #include "base/table.h"
@@ -43,6 +43,12 @@ struct result {
         uint64_t retry_ns, retry_delay_ns; /* while it lingers */
         UT_hash_handle hh;                 /* by id */
 };
+
+/* The ask as an object that does not exist yet. INVALID, LIMIT. */
+enum status result_take_ask(const struct result_ask *ask, struct result *ret, struct error *err) MUST_USE;
+/* MISMATCH when the object that is there is of another kind than what `rank` asks for. */
+enum status result_check_alike(
+        const struct result *r, const struct result *asked, uint32_t rank, struct error *err) MUST_USE;
 
 /* A slot or all of them, given back by a rank. */
 bool slot_drop(struct result *r, uint32_t slot, uint32_t rank);

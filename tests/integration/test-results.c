@@ -263,8 +263,8 @@ static void leave_with_results(struct replica *me) {
         }
         if (me->rank == 1) {
                 expect_status(tutti_leave(g), TUTTI_OK);
-                replica_say(me, "left");
                 expect_slot(o, 0, 0, 10, 2); /* still mapped, though not for long the same */
+                replica_say(me, "left");
                 replica_hear(me, "end");
                 return;
         }
