@@ -244,8 +244,8 @@ void conductor_planned(struct conductor *c, struct planning *p) {
         c->error = p->error;
         planning_free(p);
         if (status == STATUS_OK && c->is_over)
-                status = error_set(
-                        &c->error, STATUS_DRAINING, FIELD_UNSPECIFIED, "tuttid has been stopped before it ran");
+                status = error_set(&c->error, STATUS_DRAINING, FIELD_UNSPECIFIED,
+                        "tuttid has been stopped before it ran");
         conductor_execute(c, m, status);
 }
 

@@ -9,14 +9,16 @@
 
 #define PACKETS_A_TURN 16
 /* Work is counted in entries looked at, of which a thousand take a fraction of a millisecond. */
-#define PACKET_WORK    16   /* of a packet, beside its entries */
+#define PACKET_WORK    32   /* of a packet, beside its entries; of looking at a session at all */
+#define END_WORK       64   /* of the end of a session */
+#define ACCEPTS_A_TURN 4    /* fewer than a turn can serve and end, or they would pile up */
 #define SLICE_ENTRIES  1024 /* of one half or collective at a time */
 #define SESSION_WORK   1024 /* after which other users have their turn */
-#define TURN_WORK      4096 /* after which the loop looks for news */
-#define ROWS_A_TURN    256 /* of all answers together: about a millisecond */
+#define TURN_WORK      2048 /* after which the loop looks for news */
+#define ROWS_A_TURN    256  /* of all answers together: about a millisecond */
 
-/* A collective of many entries, made into a plan on a thread of the engine. It has a planner of its own, whose
- * scratch memory goes with it. */
+/* A collective of many entries, made into a plan on a thread of the engine. It has a planner of its own,
+ * whose scratch memory goes with it. */
 struct planning {
         struct chore chore;
         struct meeting *meeting;
@@ -32,16 +34,16 @@ struct planning {
 struct conductor {
         struct house house;
         uint64_t started_ns, now_ns; /* now: of this turn */
-        bool is_draining, is_over; /* over: all sessions have been ended */
+        bool is_draining, is_over;   /* over: all sessions have been ended */
         struct outcome outcome;
-        struct list chores;   /* to be given to the engine */
-        struct list ejected;  /* struct session.eject_link: to be ended when the outcome is settled */
-        struct list tasks;    /* free ones */
-        struct list queries;  /* struct query.link: answers that can go on */
-        uint32_t n_rows_left; /* that this turn may still write for them */
-        uint64_t work; /* of this turn */
+        struct list chores;    /* to be given to the engine */
+        struct list ejected;   /* struct session.eject_link: to be ended when the outcome is settled */
+        struct list tasks;     /* free ones */
+        struct list queries;   /* struct query.link: answers that can go on */
+        uint32_t n_rows_left;  /* that this turn may still write for them */
+        uint64_t work;         /* of this turn */
         struct list returning; /* struct meeting.outcome_link: told, and not given back yet */
-        uint32_t n_running; /* planned or run elsewhere */
+        uint32_t n_running;    /* planned or run elsewhere */
         struct arena request_arena, scratch;
         uint8_t in[MAX_PACKET_BYTES], out[MAX_PACKET_BYTES];
         struct error error;        /* of the request at hand */

@@ -238,6 +238,7 @@ bool conductor_go_on_answering(struct conductor *c) {
                 struct query *q = list_entry(it, struct query, link);
                 struct session *s = session_find(c->house.sessions, q->session);
                 c->n_rows_left--; /* an answer without rows costs something too */
+                c->work += PACKET_WORK;
                 if (query_slice(c, s, q)) {
                         conductor_drop_query(s);
                         session_resume(c->house.sessions, s);

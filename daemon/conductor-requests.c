@@ -77,9 +77,8 @@ static enum status conductor_check_entries(
 /* A slice of it; more of it is left while n_checked is below n_entries. */
 static enum status conductor_check_half(struct conductor *c, struct half *half, const struct member *m) {
         uint64_t steps = VIEW_STEPS;
-        const struct half_view v = {
-                &half->signature, half->entries, m->rank, m->group->world_size, &c->error, &steps
-        };
+        const struct half_view v = { &half->signature, half->entries, m->rank, m->group->world_size,
+                &c->error, &steps };
         uint32_t before = half->n_checked;
         enum status status = before == 0 ? signature_check_head(&v) : STATUS_OK;
         if (status == STATUS_OK)

@@ -120,6 +120,7 @@ static void conductor_hang_up(struct conductor *c, uint64_t session, uint32_t ui
 }
 
 static void conductor_end_session(struct conductor *c, struct session *s, enum loss loss, const char *why) {
+        c->work += END_WORK;
         if (s->assembly) /* nothing in it is leased yet */
                 rendezvous_half_free(c->house.rendezvous, s->assembly);
         if (s->held)
@@ -326,7 +327,7 @@ static void conductor_turn_away(struct conductor *c, int socket) {
 }
 
 static void conductor_accept(struct conductor *c) {
-        for (int i = 0; i < PACKETS_A_TURN; i++) {
+        for (int i = 0; i < ACCEPTS_A_TURN; i++) {
                 struct session *s;
                 int socket = listener_accept(c->house.listener);
                 if (socket < 0)
@@ -362,6 +363,7 @@ static void conductor_read(struct conductor *c, struct session *s, int limit, ui
 }
 
 static void conductor_serve(struct conductor *c, struct session *s) {
+        c->work += PACKET_WORK;
         unsigned int events = session_take_events(s);
         if (events & SESSION_CAUGHT_UP)
                 conductor_reader_is_back(c, s);
@@ -371,7 +373,8 @@ static void conductor_serve(struct conductor *c, struct session *s) {
                 conductor_read(c, s, PACKETS_A_TURN, SESSION_WORK);
         if (!(events & (SESSION_DEAD | SESSION_HUNG_UP)) || s->eject_why[0] != '\0')
                 return;
-        conductor_read(c, s, DRAIN_PACKETS, UINT32_MAX); /* what it said before it ended counts: a goodbye, a last half */
+        conductor_read(c, s, DRAIN_PACKETS,
+                UINT32_MAX); /* what it said before it ended counts: a goodbye, a last half */
         if (s->eject_why[0] == '\0')
                 conductor_end_session(c, s, events & SESSION_DEAD ? LOSS_DIED : LOSS_DISCONNECTED,
                         events & SESSION_DEAD ? "" : "its connection ended, its process did not");

@@ -29,7 +29,8 @@ struct daemon {
         uv_loop_t loop;
         uv_timer_t timer, drain;
         uv_check_t check;
-        uv_idle_t idle; /* runs while there is more to do at once: the loop then looks for news and does not sleep */
+        uv_idle_t idle; /* runs while there is more to do at once: the loop then looks for news and does not
+                           sleep */
         uv_signal_t term, interrupt;
         uv_pipe_t leash; /* a private tuttid's stdin */
         bool has_loop, has_leash, is_rung, is_ending;

@@ -9,10 +9,10 @@
  * (which can block for hours: a socket may linger for as long as its owner likes). One user never has more
  * than one of the closers; while all are stuck, more are started, up to sixteen.
  *
- * Fairness (P21): each user has a line of its own, and the lines are served in turn; while sessions of another
- * uid exist, one uid holds at most n-1 of a device's n workers; at chunk borders a slice steps back in its line
- * when somebody waits. A group under whose memory a chunk
- * stood still for 100 ms is confined to one worker from then on. */
+ * Fairness (P21): each user has a line of its own, and the lines are served in turn; while sessions of
+ * another uid exist, one uid holds at most n-1 of a device's n workers; at chunk borders a slice steps back
+ * in its line when somebody waits. A group under whose memory a chunk stood still for 100 ms is confined to
+ * one worker from then on. */
 #pragma once
 
 #include <stdbool.h>

@@ -58,8 +58,8 @@ static enum status refuse_overlap(
         err->entry = output->entry;
         err->rank = rank;
         return error_set(err, STATUS_INVALID, FIELD_OVERLAP,
-                "output of R%u (entry %u) overlaps the %s of R%u (entry %u): %s %s",
-                rank, output->entry, other->is_read ? "input" : "output", other_rank, other->entry, buf,
+                "output of R%u (entry %u) overlaps the %s of R%u (entry %u): %s %s", rank, output->entry,
+                other->is_read ? "input" : "output", other_rank, other->entry, buf,
                 overlap->sharing == SHARING_UNKNOWN
                         ? "lie in each other's gaps, with strides of which it cannot be told in reasonable "
                           "time "

@@ -33,7 +33,8 @@ static bool half_differs(const struct meeting *m, const struct half *half) {
                 return m->n_halves > 1;
         if (half->signature.n_entries > DIGEST_ENTRIES &&
                 reference->signature.n_entries == half->signature.n_entries)
-                return signature_compare_heads(&reference->signature, &half->signature) != FIELD_UNSPECIFIED ||
+                return signature_compare_heads(&reference->signature, &half->signature) !=
+                               FIELD_UNSPECIFIED ||
                        !sip_is_equal(&reference->digest, &half->digest);
         return signature_compare(&reference->signature, reference->entries, &half->signature, half->entries,
                        &entry) != FIELD_UNSPECIFIED;

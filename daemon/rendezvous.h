@@ -49,7 +49,8 @@
 #include "quota.h"
 
 #define MAX_DEBT_RECORDS   4096
-#define MAX_GROUP_MEETINGS 16384 /* of one group that are not ended: what one death may have to end at once */
+#define MAX_GROUP_MEETINGS 16384 /* of one group that are not ended: what one death may have to end at once  \
+                                  */
 
 struct rendezvous;
 
@@ -101,14 +102,15 @@ struct meeting {
         uint32_t n_halves, last_rank;
         struct rankset have;  /* whose halves are here: after SEALED the contributors */
         struct half **halves; /* [world_size], NULL where none */
-        /* Each half is compared as it comes, so that the last one has no more to do than the first: those that
-         * do not differ are equal to the reference, one of them. NULL: they have all gone, or there is none. */
+        /* Each half is compared as it comes, so that the last one has no more to do than the first: those
+         * that do not differ are equal to the reference, one of them. NULL: they have all gone, or there is
+         * none. */
         const struct half *reference;
         uint32_t n_differing;
-        uint32_t divisor;     /* of MEAN: contributors, or the world with zero_fill. Set at SEALED */
-        enum status status;   /* at ENDED */
-        struct error *error;  /* at ENDED with a status other than OK, owned; NULL when memory is short, or
-                                 when  4,096 that were not released hold one: then `status` alone tells */
+        uint32_t divisor;    /* of MEAN: contributors, or the world with zero_fill. Set at SEALED */
+        enum status status;  /* at ENDED */
+        struct error *error; /* at ENDED with a status other than OK, owned; NULL when memory is short, or
+                                when  4,096 that were not released hold one: then `status` alone tells */
         struct alarm deadline;
         struct list group_link, outcome_link;
         void *task;    /* the conductor's, while SEALED */
@@ -222,8 +224,8 @@ struct half *rendezvous_half_new(struct rendezvous *r, uint32_t n_entries);
  * NO_MEMORY. */
 enum status rendezvous_half_charge(
         struct rendezvous *r, struct half *half, uint32_t uid, struct error *err) MUST_USE;
-/* Looks at up to `n` entries more, in advance: of a half with many of them rendezvous_submit looks at all that are
- * left, which takes its time. */
+/* Looks at up to `n` entries more, in advance: of a half with many of them rendezvous_submit looks at all
+ * that are left, which takes its time. */
 void rendezvous_half_digest(const struct rendezvous *r, struct half *half, uint32_t n);
 void rendezvous_half_free(struct rendezvous *r, struct half *half);
 

@@ -103,8 +103,8 @@ void session_mark(struct sessions *s, struct session *session, enum session_even
         if (c->is_closing)
                 return;
         session->events |= event;
-        list_unlink(&c->ready_link);
-        turns_put(&s->ready, session->uid, &c->ready_link);
+        if (list_is_empty(&c->ready_link)) /* who waits for its turn keeps its place */
+                turns_put(&s->ready, session->uid, &c->ready_link);
         doorbell_ring(&s->bell);
 }
 

@@ -45,12 +45,12 @@ struct session {
         uint32_t n_assembled;
         uint32_t n_unfinished; /* submissions that rendezvous has: each needs a slot of the status page */
         uint64_t discarded;    /* request whose further parts are ignored; 0: none */
-        /* A submission that waits for an import, or whose many entries are looked at in slices; reading stands
-         * still. */
+        /* A submission that waits for an import, or whose many entries are looked at in slices; reading
+         * stands still. */
         struct half *held;
         uint64_t held_since_ns; /* 0: nothing is held */
-        struct query *query; /* an answer under way; reading stands still */
-        char eject_why[160]; /* not empty: to be ended at the end of this turn */
+        struct query *query;    /* an answer under way; reading stands still */
+        char eject_why[160];    /* not empty: to be ended at the end of this turn */
         enum status eject_status;
         struct list eject_link;
 };

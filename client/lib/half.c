@@ -29,11 +29,12 @@ static enum status refuse_value_size(struct draft *d, const char *what, const st
 static enum status take_object(struct draft *d, const char *what, const struct tutti_value *v) {
         if (v->buffer || v->memory)
                 return refuse(d->err, STATUS_INVALID, FIELD_BUFFER,
-                        "the %s has %s and a result object; leave one of them out",
-                        what, v->buffer ? "a buffer" : "plain memory");
+                        "the %s has %s and a result object; leave one of them out", what,
+                        v->buffer ? "a buffer" : "plain memory");
         if (v->has_strides)
                 return refuse(d->err, STATUS_INVALID, FIELD_STRIDES,
-                        "the output in the result object \"%s\" has strides; what lies in a slot is contiguous",
+                        "the output in the result object \"%s\" has strides; what lies in a slot is "
+                        "contiguous",
                         v->object->name);
         if (v->object->t != d->half->g->t || v->object->membership != d->half->g->membership)
                 return refuse(d->err, STATUS_INVALID, FIELD_BUFFER,
@@ -252,8 +253,8 @@ static enum status draft_output_dtype(struct draft *d, const struct tutti_value 
         return STATUS_OK;
 }
 
-/* Its output is the input; who says so twice has said nothing wrong. What lies in plain memory comes home from
- * where its copy lies. */
+/* Its output is the input; who says so twice has said nothing wrong. What lies in plain memory comes home
+ * from where its copy lies. */
 static enum status draft_same(struct draft *d, const struct tutti_entry *given) {
         if (given->output && given->output != given->input)
                 return refuse(d->err, STATUS_INVALID, FIELD_DESTINATIONS,

@@ -20,7 +20,7 @@ struct tutti_work {
         struct tutti_buffer **uses; /* kept from going until it ends */
         uint32_t n_uses, capacity;
         struct tutti_object *object; /* where its result goes; NULL: to buffers. Kept until it is freed */
-        uint64_t *checksums; /* of inputs, by entry, where they are checked */
+        uint64_t *checksums;         /* of inputs, by entry, where they are checked */
         uint32_t checksums_capacity;
         struct staging staging;  /* until it is sent, of who sends it; then under `landing` */
         pthread_mutex_t landing; /* plain outputs come home once. Before `lock` */

@@ -267,5 +267,5 @@ START_TEST(I2_three_gibibytes_are_one_map_and_one_unmap) {
 }
 END_TEST
 
-UNIT_MAIN("large", LIMIT_S, P14_counts_go_beyond_31_bits, F5_tuttid_takes_no_memory_but_that_of_result_objects,
-        I2_three_gibibytes_are_one_map_and_one_unmap)
+UNIT_MAIN("large", LIMIT_S, P14_counts_go_beyond_31_bits,
+        F5_tuttid_takes_no_memory_but_that_of_result_objects, I2_three_gibibytes_are_one_map_and_one_unmap)

@@ -348,8 +348,7 @@ END_TEST
 UNIT_MAIN("engine", 20, a_task_runs_every_chunk_once_and_comes_back,
         a_large_task_is_shared_by_the_workers_and_a_small_one_is_not,
         P21_one_user_never_holds_all_workers_while_another_is_there, P21_one_worker_yields_at_chunk_borders,
-        P21_lines_of_users_are_served_in_turn,
-        P21_a_group_whose_memory_stood_still_is_confined_to_one_worker,
+        P21_lines_of_users_are_served_in_turn, P21_a_group_whose_memory_stood_still_is_confined_to_one_worker,
         P21_who_computes_for_long_is_not_blocked, a_failing_chunk_ends_the_task_and_names_the_culprit,
         D11_what_the_chunks_found_comes_back_with_the_task, each_device_has_its_own_workers,
         chores_are_done_and_strangers_are_closed, stopping_finishes_what_was_given)
