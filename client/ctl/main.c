@@ -29,6 +29,7 @@ static const struct command *const commands[] = {
         &command_health,
         &command_stats,
         &command_dump,
+        &command_trace,
         &command_quota,
         &command_version,
         &command_help,

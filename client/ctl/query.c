@@ -1,6 +1,8 @@
 #include "query.h"
 
+#include <ctype.h>
 #include <getopt.h>
+#include <stdlib.h>
 #include <string.h>
 #include "json.h"
 #include "rows.h"
@@ -8,30 +10,74 @@
 static const struct option long_options[] = {
         { "json", no_argument, NULL, 'j' },
         { "socket", required_argument, NULL, 's' },
+        { "svg", no_argument, NULL, 'v' },
+        { "last", required_argument, NULL, 'n' },
+        { "interval", required_argument, NULL, 'i' },
         { "help", no_argument, NULL, 'h' },
         { NULL, 0, NULL, 0 },
 };
 
 /* -1: go on; else the exit code. */
+static int read_last(struct query *q, const char *text) {
+        char *end;
+        unsigned long n = strtoul(text, &end, 10);
+
+        if (*end || !isdigit((unsigned char)*text) || n < 1 || n > UINT32_MAX)
+                return command_misused(
+                        q->command, "--last takes a number of collectives from 1 on, not %s", text);
+        q->last = (uint32_t)n;
+        return -1;
+}
+
+#define MIN_INTERVAL_S 0.1
+#define MAX_INTERVAL_S 3600.0
+
+/* -1: go on; else the exit code. */
+static int read_interval(struct query *q, const char *text) {
+        char *end;
+        double s = strtod(text, &end);
+
+        if (*end || end == text || !(s >= MIN_INTERVAL_S && s <= MAX_INTERVAL_S))
+                return command_misused(q->command, "--interval takes seconds from 0.1 to 3600, not %s", text);
+        q->interval_ns = seconds_to_ns(s);
+        return -1;
+}
+
+/* -1: go on; else the exit code. */
+static int read_option(struct query *q, int c, char **argv) {
+        unsigned int takes = q->command->takes;
+
+        if (c == 'j')
+                q->json = true;
+        else if (c == 's')
+                q->socket = optarg;
+        else if (c == 'v' && takes & CTL_TAKES_SVG)
+                q->svg = true;
+        else if (c == 'n' && takes & CTL_TAKES_LAST)
+                return read_last(q, optarg);
+        else if (c == 'i' && takes & CTL_TAKES_INTERVAL)
+                return read_interval(q, optarg);
+        else
+                return command_misused(q->command, "unknown or incomplete option %s", argv[optind - 1]);
+        return -1;
+}
+
+/* -1: go on; else the exit code. */
 static int read_options(struct query *q, int argc, char **argv) {
-        int c;
+        int c, r = -1;
 
         opterr = 0;
         optind = 0;
-        while ((c = getopt_long(argc, argv, "s:h", long_options, NULL)) != -1) {
-                if (c == 'j') {
-                        q->json = true;
-                } else if (c == 's') {
-                        q->socket = optarg;
-                } else if (c == 'h') {
+        while (r < 0 && (c = getopt_long(argc, argv, "s:n:h", long_options, NULL)) != -1) {
+                if (c == 'h') {
                         command_print_help(q->command, stdout);
                         return CTL_WELL;
-                } else {
-                        return command_misused(
-                                q->command, "unknown or incomplete option %s", argv[optind - 1]);
                 }
+                r = read_option(q, c, argv);
         }
-        return -1;
+        if (r < 0 && q->json && q->svg)
+                return command_misused(q->command, "--json and --svg are two answers; take one");
+        return r;
 }
 
 /* -1: go on; else the exit code. */
@@ -113,7 +159,8 @@ int query_put_json(struct query *q, json_t *root, int exit_code) {
                 fprintf(stderr, "tuttictl: out of memory\n");
                 return CTL_IO;
         }
-        is_written = json_dumpf(root, q->page.out, JSON_INDENT(2)) == 0 && fputc('\n', q->page.out) != EOF;
+        is_written = json_dumpf(root, q->page.out, JSON_INDENT(2) | JSON_REAL_PRECISION(15)) == 0 &&
+                     fputc('\n', q->page.out) != EOF;
         json_decref(root);
         return is_written ? exit_code : CTL_IO;
 }

@@ -11,7 +11,9 @@
 struct query {
         const struct command *command;
         const char *socket, *operand; /* NULL: not given */
-        bool json;
+        bool json, svg;
+        uint32_t last;        /* 0: not given */
+        uint64_t interval_ns; /* 0: not given */
         struct tutti *t;
         struct page page;
 };

@@ -24,6 +24,10 @@ struct dump_view {
         const char *job, *group, *host;
         uint64_t taken_ns; /* Unix time of the answer */
 };
+/* Unix time of its first half. */
+uint64_t dump_start_ns(const struct dump_view *v, const struct tutti_row_record *r);
+/* How many records had gone before the oldest of this answer. */
+uint64_t dump_dropped(const struct tutti_answer *records);
 void dump_print(const struct dump_view *v, const struct page *page);
 json_t *dump_json(const struct dump_view *v);
 
