@@ -17,8 +17,13 @@ enum ctl_exit {
 
 enum ctl_operand { CTL_OPERAND_NONE, CTL_OPERAND_OPTIONAL, CTL_OPERAND_REQUIRED };
 
-/* Options of a query beyond --json and --socket. */
-enum ctl_takes { CTL_TAKES_SVG = 1, CTL_TAKES_LAST = 2, CTL_TAKES_INTERVAL = 4 };
+/* Options of a query beyond --json and --socket; and whether it is called without a connection. */
+enum ctl_takes {
+        CTL_TAKES_SVG = 1,
+        CTL_TAKES_LAST = 2,
+        CTL_TAKES_INTERVAL = 4,
+        CTL_CONNECTS_ITSELF = 8,
+};
 
 struct query;
 
@@ -33,7 +38,7 @@ struct command {
 };
 
 extern const struct command command_run, command_status, command_groups, command_health, command_stats,
-        command_dump, command_quota, command_trace;
+        command_dump, command_quota, command_trace, command_doctor;
 
 void command_print_help(const struct command *self, FILE *out);
 /* "tuttictl NAME: what is wrong" and the usage, on stderr. Returns CTL_USAGE. */

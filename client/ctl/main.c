@@ -30,6 +30,7 @@ static const struct command *const commands[] = {
         &command_stats,
         &command_dump,
         &command_trace,
+        &command_doctor,
         &command_quota,
         &command_version,
         &command_help,

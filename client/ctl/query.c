@@ -174,7 +174,7 @@ int query_main(const struct command *self, int argc, char **argv) {
                 r = read_operand(&q, argc, argv);
         if (r >= 0)
                 return r;
-        status = tutti_open(q.socket, &q.t);
+        status = self->takes & CTL_CONNECTS_ITSELF ? TUTTI_OK : tutti_open(q.socket, &q.t);
         if (status != TUTTI_OK)
                 return report_library(&q, status);
         r = self->query(&q);

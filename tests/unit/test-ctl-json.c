@@ -92,7 +92,8 @@ START_TEST(dump_is_as_described_L1) {
 END_TEST
 
 START_TEST(errors_are_as_described_everywhere) {
-        static const char *const schemas[] = { "status", "groups", "health", "stats", "quota", "dump", "trace" };
+        static const char *const schemas[] = { "status", "groups", "health", "stats", "quota", "dump",
+                "trace" };
 
         for (size_t i = 0; i < sizeof(schemas) / sizeof(*schemas); i++)
                 ck_assert_int_eq(check(schemas[i], json_error_object("NO_DAEMON", "nobody answers")), 0);
