@@ -25,7 +25,10 @@ static const struct command command_help = {
 static const struct command *const commands[] = {
         &command_run,
         &command_status,
+        &command_top,
         &command_groups,
+        &command_replicas,
+        &command_buffers,
         &command_health,
         &command_stats,
         &command_dump,

@@ -100,8 +100,7 @@ static int report(struct query *q, const char *status, const char *text, int exi
         return exit_code;
 }
 
-/* What the library said, in its own words. */
-static int report_library(struct query *q, enum tutti_status status) {
+int query_report(struct query *q, enum tutti_status status) {
         int exit_code = status == TUTTI_NOT_FOUND ? CTL_WARNING : CTL_UNREACHABLE;
 
         return report(q, tutti_status_name(status), tutti_error(), exit_code);
@@ -111,7 +110,7 @@ int query_ask(struct query *q, enum tutti_admin_what what, const char *job, cons
         struct tutti_answer **ret) {
         enum tutti_status status = tutti_admin_ask(q->t, what, job, group, ret);
 
-        return status == TUTTI_OK ? 0 : report_library(q, status);
+        return status == TUTTI_OK ? 0 : query_report(q, status);
 }
 
 #define LISTED 8
@@ -176,7 +175,7 @@ int query_main(const struct command *self, int argc, char **argv) {
                 return r;
         status = self->takes & CTL_CONNECTS_ITSELF ? TUTTI_OK : tutti_open(q.socket, &q.t);
         if (status != TUTTI_OK)
-                return report_library(&q, status);
+                return query_report(&q, status);
         r = self->query(&q);
         tutti_close(q.t);
         return r;

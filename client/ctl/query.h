@@ -21,6 +21,9 @@ struct query {
 /* Reads options, connects, calls command->query. */
 int query_main(const struct command *self, int argc, char **argv);
 
+/* Reports what libtutti said of the last call; returns the exit code. */
+int query_report(struct query *q, enum tutti_status status);
+
 /* 0 with *ret, which the caller frees (tutti_answer_free); else the error was reported and the exit code is
  * returned. */
 int query_ask(struct query *q, enum tutti_admin_what what, const char *job, const char *group,
