@@ -29,6 +29,7 @@ struct query;
 
 struct command {
         const char *name, *usage, *summary, *help;
+        const char *options; /* in the words of a usage line, where usage does not name them; else NULL */
         enum ctl_operand operand;
         unsigned int takes; /* of enum ctl_takes */
         /* Exactly one of the two: a query is called with a connection, main with its arguments (argv[0] is

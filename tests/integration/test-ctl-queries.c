@@ -262,7 +262,7 @@ END_TEST
 
 START_TEST(each_command_has_help) {
         static const char *const commands[] = { "run", "status", "groups", "health", "stats", "quota", "dump",
-                "trace", "doctor", "top", "replicas", "buffers", "version", "help" };
+                "trace", "doctor", "top", "replicas", "buffers", "completion", "version", "help" };
         struct program help, option;
 
         for (size_t i = 0; i < sizeof(commands) / sizeof(*commands); i++) {
