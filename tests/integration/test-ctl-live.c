@@ -173,7 +173,8 @@ static void terminal_open(struct terminal *t) {
 
         t->n = 0;
         t->master = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
-        ck_assert_int_ge(t->master, 0);
+        if (t->master < 0)
+                unit_skip("there are no pseudo-terminals here: %s", strerror(errno));
         ck_assert_int_eq(grantpt(t->master), 0);
         ck_assert_int_eq(unlockpt(t->master), 0);
         t->slave = open(ptsname(t->master), O_RDWR | O_NOCTTY | O_CLOEXEC);
@@ -244,14 +245,15 @@ static void expect_same_settings(const struct termios *a, const struct termios *
 }
 
 START_TEST(top_draws_in_place_and_leaves_the_terminal_as_it_was) {
-        struct host *h = host_start(NULL);
         struct terminal *t = calloc(1, sizeof(*t));
         struct termios before, during, after;
+        struct host *h;
         struct job job;
         size_t at;
 
-        job_start(&job, h);
         terminal_open(t);
+        h = host_start(NULL);
+        job_start(&job, h);
         ck_assert_int_eq(tcgetattr(t->slave, &before), 0);
         terminal_run(t, h);
         at = terminal_expect(t, 0, "\033[?1049h");
@@ -276,12 +278,13 @@ START_TEST(top_draws_in_place_and_leaves_the_terminal_as_it_was) {
 END_TEST
 
 START_TEST(top_gives_the_terminal_back_when_it_is_ended_or_tuttid_goes) {
-        struct host *h = host_start(NULL);
         struct terminal *t = calloc(1, sizeof(*t));
         struct termios before, after;
+        struct host *h;
         size_t at;
 
         terminal_open(t);
+        h = host_start(NULL);
         ck_assert_int_eq(tcgetattr(t->slave, &before), 0);
         terminal_run(t, h);
         terminal_expect(t, 0, "No groups of yours.");

@@ -3,7 +3,8 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * An answer is a list of rows, as tuttid sent them. Another user's groups are not in it. Times are in ns,
- * ages count back from the answer (those of records all from the moment of the question). Strings are never NULL and live as long as the answer. */
+ * ages count back from the answer (those of records all from the moment of the question). Strings are never
+ * NULL and live as long as the answer. */
 #ifndef TUTTI_ADMIN_H
 #define TUTTI_ADMIN_H
 
