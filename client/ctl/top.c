@@ -118,7 +118,7 @@ static void print_head(const struct top_view *v, struct screen *s) {
 static void line_cut(struct line *l, size_t columns) {
         if (l->used <= columns)
                 return;
-        strcpy(l->s + columns - 3, "...");
+        memcpy(l->s + columns - 3, "...", 4);
         l->used = columns;
 }
 

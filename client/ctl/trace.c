@@ -26,31 +26,34 @@ static uint32_t count_records(const struct tutti_answer *records) {
         return n;
 }
 
-/* The last n_items records. */
+/* The last n_items records: as begin_ns their ages, as end_ns how long they took. */
 static void take_records(struct trace *t, uint32_t n_records) {
         const struct tutti_row *row = NULL;
         uint32_t n = 0;
 
-        while ((row = rows_next(t->dump->records, TUTTI_ROW_RECORD, row)))
-                if (n_records-- <= t->n_items)
-                        t->items[n++].record = &row->record;
+        while ((row = rows_next(t->dump->records, TUTTI_ROW_RECORD, row))) {
+                const struct tutti_row_record *r = &row->record;
+
+                if (n_records-- > t->n_items)
+                        continue;
+                t->items[n++] =
+                        (struct trace_item){ .record = r, .begin_ns = r->age_ns, .end_ns = r->done_ns };
+                t->world_size = r->n_arrivals > t->world_size ? r->n_arrivals : t->world_size;
+        }
 }
 
+/* Turns ages and durations into times since the oldest one's begin. */
 static void place(struct trace *t) {
         uint64_t oldest_ns = 0;
 
-        for (uint32_t i = 0; i < t->n_items; i++) {
-                const struct tutti_row_record *r = t->items[i].record;
-
-                oldest_ns = r->age_ns > oldest_ns ? r->age_ns : oldest_ns;
-                t->world_size = r->n_arrivals > t->world_size ? r->n_arrivals : t->world_size;
-        }
+        for (uint32_t i = 0; i < t->n_items; i++)
+                oldest_ns = t->items[i].begin_ns > oldest_ns ? t->items[i].begin_ns : oldest_ns;
         t->start_unix_ns = oldest_ns < t->dump->taken_ns ? t->dump->taken_ns - oldest_ns : 0;
         for (uint32_t i = 0; i < t->n_items; i++) {
                 struct trace_item *item = &t->items[i];
 
-                item->begin_ns = oldest_ns - item->record->age_ns;
-                item->end_ns = item->begin_ns + item->record->done_ns;
+                item->begin_ns = oldest_ns - item->begin_ns;
+                item->end_ns += item->begin_ns;
                 t->end_ns = item->end_ns > t->end_ns ? item->end_ns : t->end_ns;
         }
         qsort(t->items, t->n_items, sizeof(*t->items), compare_begin);
