@@ -126,7 +126,8 @@ static bool write_quota(struct row_writer *w, struct query *q) {
         return true;
 }
 
-/* A recording that has gone meanwhile ends its dump. */
+/* A recording that has gone meanwhile ends its dump. What began after the question is no part of the answer:
+ * all ages count back from one moment, so that the records of one dump can be laid beside each other. */
 static bool write_dump(struct row_writer *w, struct query *q) {
         struct conductor *c = w->conductor;
         struct recording *rec = recorder_find(c->house.recorder, &w->session->viewer, q->job, q->group);
@@ -134,8 +135,9 @@ static bool write_dump(struct row_writer *w, struct query *q) {
         if (!rec || (q->recording && q->recording != recording_group(rec)))
                 return true;
         q->recording = recording_group(rec);
-        while (!writer_is_tired(w) && recording_next(rec, &q->cursor, c->now_ns, &record))
-                write_record(w, &record);
+        while (!writer_is_tired(w) && recording_next(rec, &q->cursor, q->asked_ns, &record))
+                if (record.age_ns > 0)
+                        write_record(w, &record);
         return !writer_is_tired(w);
 }
 
@@ -265,7 +267,8 @@ void conductor_drop_query(struct session *s) {
 
 /* --- a question --- */
 
-static struct query *query_new(const struct session *s, uint64_t request, const struct msg_query *ask) {
+static struct query *query_new(
+        const struct session *s, uint64_t request, const struct msg_query *ask, uint64_t now_ns) {
         struct query *q = calloc(1, sizeof(*q));
         if (!q)
                 return NULL;
@@ -274,6 +277,7 @@ static struct query *query_new(const struct session *s, uint64_t request, const 
         q->request = request;
         q->what = ask->what;
         q->has_user = ask->has_user;
+        q->asked_ns = now_ns;
         snprintf(q->job, sizeof(q->job), "%s", ask->job);
         snprintf(q->group, sizeof(q->group), "%s", ask->group);
         return q;
@@ -283,7 +287,7 @@ void conductor_query(struct conductor *c, struct session *s, uint64_t request, c
         struct error err;
         error_init(&err, STATUS_OK);
         s->viewer.uid = ask->has_user ? ask->user : s->uid; /* one question at a time */
-        CLEANUP_FREE struct query *q = query_new(s, request, ask);
+        CLEANUP_FREE struct query *q = query_new(s, request, ask, c->now_ns);
         enum status status = q ? query_check(c, s, q, &err) : refuse_memory(&err);
         if (status != STATUS_OK) {
                 conductor_reply_status(c, s, request, status, &err);

@@ -22,6 +22,8 @@ struct query {
         uint32_t rank;      /* of the next group: ranks below this one are written */
         uint64_t recording; /* which one is dumped */
         uint64_t cursor;    /* in it */
+        uint64_t asked_ns; /* from when the ages of its records count back, in whichever turn they are written
+                            */
 };
 
 /* Collects the rows of one slice and sends a part whenever a packet is full. What a row points to is kept

@@ -75,6 +75,15 @@ const struct tutti_row_member *rows_latest_member(
         return latest;
 }
 
+bool record_has_arrival(const struct tutti_row_record *r, uint32_t rank) {
+        return rank < r->n_arrivals && r->arrival_ns[rank] != UINT64_MAX;
+}
+
+/* A collective of which everything arrived at once was sealed after 0 ns. */
+bool record_is_sealed(const struct tutti_row_record *r) {
+        return r->sealed_ns || r->status == TUTTI_OK;
+}
+
 bool quota_is_near(const struct tutti_row_quota *q) {
         return q->limit && q->used >= q->limit - q->limit / 10;
 }

@@ -10,8 +10,6 @@
 #define LABEL_COLUMNS 9
 #define NAME_COLUMNS  28
 
-enum group_face { FACE_STALLED, FACE_FAILED, FACE_FORMING, FACE_WAITING, FACE_OK, N_FACES };
-
 static const struct {
         const char *label;
         enum tone tone;
@@ -22,6 +20,14 @@ static const struct {
         [FACE_WAITING] = { "waiting", TONE_WARN },
         [FACE_OK] = { "ok", TONE_GOOD },
 };
+
+const char *group_face_label(enum group_face face) {
+        return faces[face].label;
+}
+
+enum tone group_face_tone(enum group_face face) {
+        return faces[face].tone;
+}
 
 /* Younger collectives are the ordinary way of things and not worth a line. */
 #define WAITING_NS UINT64_C(1000000000)
@@ -57,7 +63,7 @@ unsigned int status_count_stalled(const struct status_view *v) {
         return n;
 }
 
-static enum group_face face_of(const struct status_view *v, const struct tutti_row_group *g) {
+enum group_face status_face(const struct status_view *v, const struct tutti_row_group *g) {
         const struct tutti_row_pending *oldest = status_oldest(v, g);
 
         if (status_is_stalled(v, g))
@@ -336,7 +342,7 @@ void status_print(const struct status_view *v, const struct page *page) {
                 const struct tutti_row *row = NULL;
 
                 while ((row = rows_next(v->status, TUTTI_ROW_GROUP, row)))
-                        if (!row->group.ended && face_of(v, &row->group) == face)
+                        if (!row->group.ended && status_face(v, &row->group) == face)
                                 print_group(v, page, &row->group, face, columns);
         }
         print_fallbacks(v, page);
