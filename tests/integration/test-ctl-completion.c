@@ -165,7 +165,7 @@ START_TEST(zsh_is_told_the_same) {
                 ck_assert_msg(strstr(p.out, text) != NULL, "%s has no arguments", commands[i]);
         }
         ck_assert_ptr_nonnull(strstr(p.out,
-                "trace) _arguments '--help' '--json' '--svg' '--last:N:' '--socket:PATH:_files' "
+                "trace) _arguments '--help' '--json' '--svg' '--last:N:' '--socket:PATH:_files' '--user:UID:' "
                 "':group:_tuttictl_groups' ;;"));
         ck_assert_ptr_nonnull(strstr(p.out, " '--prefix:value:(auto all none)'"));
         program_deinit(&p);
