@@ -402,7 +402,7 @@ static enum status buffer_check_use(const struct buffer *buf, enum buffer_use us
 }
 
 enum status buffer_lease(struct buffers *b, uint64_t session, struct place *place, enum buffer_use use,
-        uint64_t count, uint64_t element_bytes, struct error *err) {
+        uint64_t extent, uint64_t element_bytes, struct error *err) {
         struct buffer *buf = buffers_find(b, session, place->buffer);
         if (!buf || buf->state == BUFFER_IMPORTING)
                 return error_set(err, STATUS_NOT_FOUND, FIELD_BUFFER, "buffer %llu is not registered",
@@ -414,11 +414,11 @@ enum status buffer_lease(struct buffers *b, uint64_t session, struct place *plac
                 return error_set(err, STATUS_INVALID, FIELD_OFFSET,
                         "offset %llu is not a multiple of the element's %llu bytes",
                         (unsigned long long)place->offset_bytes, (unsigned long long)element_bytes);
-        if (!span_make(place->offset_bytes, count, element_bytes, buf->n_bytes, &place->span))
+        if (!span_make(place->offset_bytes, extent, element_bytes, buf->n_bytes, &place->span))
                 return error_set(err, STATUS_INVALID, FIELD_SIZE,
                         "%llu elements of %llu bytes from offset %llu on do not fit into buffer %llu of %llu "
                         "bytes",
-                        (unsigned long long)count, (unsigned long long)element_bytes,
+                        (unsigned long long)extent, (unsigned long long)element_bytes,
                         (unsigned long long)place->offset_bytes, (unsigned long long)place->buffer,
                         (unsigned long long)buf->n_bytes);
         place->lease = buf;

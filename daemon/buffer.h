@@ -70,11 +70,11 @@ bool buffers_is_importing(const struct buffers *b, uint64_t session);
 
 enum buffer_use { BUFFER_READ, BUFFER_WRITE };
 
-/* Checks the place of a value of `count` elements of `element_bytes` and takes a lease: fills lease, memory,
- * file, span. NOT_FOUND (no such buffer), the status of a failed registration, INVALID with field OFFSET,
- * SIZE or ACCESS. */
+/* Checks the place of a value that reaches over `extent` elements of `element_bytes` (its first, its last,
+ * and what lies between) and takes a lease: fills lease, memory, file, span. NOT_FOUND (no such buffer), the
+ * status of a failed registration, INVALID with field OFFSET, SIZE or ACCESS. */
 enum status buffer_lease(struct buffers *b, uint64_t session, struct place *place, enum buffer_use use,
-        uint64_t count, uint64_t element_bytes, struct error *err) MUST_USE;
+        uint64_t extent, uint64_t element_bytes, struct error *err) MUST_USE;
 
 /* Gives a lease back; harmless on a place without one. */
 void buffer_unlease(struct buffers *b, struct place *place, struct list *chores);

@@ -53,7 +53,9 @@ static void conductor_tell_half(struct conductor *c, const struct meeting *m, co
                         .wait_ns = m->sealed_ns - half->arrived_ns,
                         .run_ns = m->done_ns - m->sealed_ns,
                         .last_rank = m->last_rank,
-                        .found = conductor_found(m) } };
+                        .found = conductor_found(m),
+                        .result = m->has_slot ? result_id(half->object) : 0,
+                        .slot = m->slot } };
         conductor_reply(c, s, &reply);
 }
 
@@ -93,19 +95,10 @@ static void conductor_log_findings(const struct meeting *m, const struct finding
         log_warning("%s", buf);
 }
 
-/* Up to *n entries, from the last one on: n_checked counts down. */
-static void give_back_half(struct conductor *c, struct half *half, uint32_t *n) {
-        for (; *n > 0 && half->n_checked > 0; (*n)--) {
-                struct entry *e = &half->entries[--half->n_checked];
-                buffer_unlease(c->house.buffers, &e->input, &c->chores);
-                buffer_unlease(c->house.buffers, &e->output, &c->chores);
-        }
-}
-
 /* Whether nothing is left of it: it is released then. */
 static bool give_back_meeting(struct conductor *c, struct meeting *m, uint32_t *n) {
         rankset_for_each (rank, &m->have) {
-                give_back_half(c, m->halves[rank], n);
+                conductor_return_entries(c, m->halves[rank], n);
                 if (m->halves[rank]->n_checked > 0)
                         return false;
         }
@@ -130,6 +123,7 @@ void conductor_finish(struct conductor *c, struct meeting *m) {
                 conductor_probe(c, m->group, m->error->n_replicas, m->error->replicas);
         if (m->status == STATUS_OK)
                 conductor_set_pages(c, m, PAGE_DONE); /* all of them before any reply */
+        conductor_end_slot(c, m);                     /* before anybody can give it back */
         rankset_for_each (rank, &m->have)
                 conductor_tell_half(c, m, m->halves[rank]);
         conductor_log_end(m);
@@ -142,6 +136,7 @@ void conductor_finish(struct conductor *c, struct meeting *m) {
 /* Which collective of which group *err is about. */
 static void describe_meeting(const struct meeting *m, struct error *err) {
         group_describe(m->group, err);
+        err->epoch = m->epoch;
         err->has_key = true;
         err->key = m->key;
         err->kind = m->halves[rankset_next(&m->have, 0)]->signature.kind;
@@ -151,6 +146,11 @@ static void conductor_refuse_sealed(struct conductor *c, struct meeting *m, enum
         describe_meeting(m, &c->error);
         rendezvous_done(c->house.rendezvous, m, status, &c->error, c->now_ns);
         conductor_finish(c, m);
+}
+
+static enum status refuse_memory(struct conductor *c) {
+        error_init(&c->error, STATUS_NO_MEMORY);
+        return error_set(&c->error, STATUS_NO_MEMORY, FIELD_UNSPECIFIED, "tuttid is short of memory");
 }
 
 static struct problem describe_problem(const struct conductor *c, const struct meeting *m, uint32_t *ranks,
@@ -205,7 +205,8 @@ static void planning_think(struct chore *chore) {
         p->status = planner_plan(p->planner, &p->problem, &t->plan, &p->error);
 }
 
-static struct planning *planning_new(const struct conductor *c, struct meeting *m) {
+static struct planning *planning_new(
+        const struct conductor *c, struct meeting *m, const struct problem *problem) {
         struct planning *p = calloc(1, sizeof(*p));
         if (!p)
                 return NULL;
@@ -215,6 +216,8 @@ static struct planning *planning_new(const struct conductor *c, struct meeting *
         }
         p->meeting = m;
         p->problem = describe_problem(c, m, p->ranks, p->entries, p->weights);
+        p->problem.device = problem->device;
+        p->problem.slot_offset_bytes = problem->slot_offset_bytes;
         list_init(&p->chore.link);
         p->chore.kind = CHORE_THINK;
         p->chore.think = planning_think;
@@ -224,6 +227,16 @@ static struct planning *planning_new(const struct conductor *c, struct meeting *
         return p;
 }
 
+static enum status conductor_plan_elsewhere(
+        struct conductor *c, struct meeting *m, const struct problem *problem) {
+        struct planning *p = planning_new(c, m, problem);
+        if (!p)
+                return refuse_memory(c);
+        c->n_running++;
+        list_append(&c->chores, &p->chore.link);
+        return STATUS_OK;
+}
+
 void conductor_planned(struct conductor *c, struct planning *p) {
         struct meeting *m = p->meeting;
         enum status status = p->status;
@@ -231,8 +244,8 @@ void conductor_planned(struct conductor *c, struct planning *p) {
         c->error = p->error;
         planning_free(p);
         if (status == STATUS_OK && c->is_over)
-                status = error_set(
-                        &c->error, STATUS_DRAINING, FIELD_UNSPECIFIED, "tuttid has been stopped before it ran");
+                status = error_set(&c->error, STATUS_DRAINING, FIELD_UNSPECIFIED,
+                        "tuttid has been stopped before it ran");
         conductor_execute(c, m, status);
 }
 
@@ -241,25 +254,24 @@ void conductor_planned(struct conductor *c, struct planning *p) {
 /* SEALED: made into a plan, and given to the engine unless there is nothing to do. */
 void conductor_run(struct conductor *c, struct meeting *m) {
         error_init(&c->error, STATUS_OK);
+        struct problem problem = describe_problem(c, m, c->ranks, c->entries, c->weights);
         struct task *t = conductor_take_task(c);
         m->task = t;
-        bool is_large = m->halves[rankset_next(&m->have, 0)]->signature.n_entries > SLICE_ENTRIES / m->n_halves;
-        struct planning *planning = t && is_large ? planning_new(c, m) : NULL;
-        if (!t || (is_large && !planning)) {
-                conductor_refuse_sealed(c, m,
-                        error_set(
-                                &c->error, STATUS_NO_MEMORY, FIELD_UNSPECIFIED, "tuttid is short of memory"));
+        if (!t) {
+                conductor_refuse_sealed(c, m, refuse_memory(c));
                 return;
         }
         t->culprit_session = 0;
         memset(&t->found, 0, sizeof(t->found));
-        if (is_large) {
-                c->n_running++;
-                list_append(&c->chores, &planning->chore.link);
-                return;
+        enum status status = conductor_take_slot(c, m, &problem);
+        if (status == STATUS_OK && problem.signature->n_entries > SLICE_ENTRIES / m->n_halves) {
+                status = conductor_plan_elsewhere(c, m, &problem);
+                if (status == STATUS_OK)
+                        return;
+        } else if (status == STATUS_OK) {
+                status = planner_plan(c->house.planner, &problem, &t->plan, &c->error);
         }
-        const struct problem problem = describe_problem(c, m, c->ranks, c->entries, c->weights);
-        conductor_execute(c, m, planner_plan(c->house.planner, &problem, &t->plan, &c->error));
+        conductor_execute(c, m, status);
 }
 
 /* Memory failed under a run: whose it was goes, the others learn that their outputs may be half written. */
@@ -289,6 +301,29 @@ static void conductor_blame(struct conductor *c, const struct meeting *m, const 
                         (unsigned long long)t->culprit_buffer);
 }
 
+/* An input is not what it was when it was submitted: whoever changed it meanwhile has made wrong numbers for
+ * all.
+ */
+static bool conductor_find_changed_input(struct conductor *c, const struct meeting *m, const struct task *t) {
+        const struct step *step;
+        const struct operand *input;
+        if (!plan_find_changed_input(&t->plan, &step, &input))
+                return false;
+        struct error *err = &c->error;
+        error_init(err, STATUS_INVALID);
+        describe_meeting(m, err);
+        err->field = FIELD_DATA;
+        err->outputs_undefined = true;
+        err->have = m->have;
+        err->rank = (int32_t)input->rank;
+        err->entry = (int32_t)step->entry;
+        error_set_detail(err,
+                "check_inputs: the input of R%u (entry %u) was changed after it had been submitted; leave an "
+                "input alone until its collective has ended",
+                input->rank, step->entry);
+        return true;
+}
+
 void conductor_task_done(struct conductor *c, struct task *t) {
         struct meeting *m = t->owner;
         c->n_running--;
@@ -298,7 +333,9 @@ void conductor_task_done(struct conductor *c, struct task *t) {
                 log_warning("%s/%s: its memory stood still for %llu ms under a run; the group is confined to "
                             "one worker",
                         m->group->job, m->group->name, (unsigned long long)(t->blocked_ns / 1000000));
-        if (t->status == STATUS_OK) {
+        if (t->status == STATUS_OK && conductor_find_changed_input(c, m, t)) {
+                rendezvous_done(c->house.rendezvous, m, STATUS_INVALID, &c->error, c->now_ns);
+        } else if (t->status == STATUS_OK) {
                 conductor_log_findings(m, &t->found);
                 rendezvous_done(c->house.rendezvous, m, STATUS_OK, NULL, c->now_ns);
         } else {

@@ -1,6 +1,6 @@
 /* What the files of the conductor share: conductor.c (the turn and the corridor), conductor-requests.c (one
- * packet), conductor-collective.c (from sealed to told), conductor-queries.c (answers), conductor-rows.c
- * (what is in them). */
+ * packet), conductor-results.c (result objects), conductor-collective.c (from sealed to told),
+ * conductor-queries.c (answers), conductor-rows.c (what is in them). */
 #pragma once
 
 #include "base/arena.h"
@@ -9,14 +9,16 @@
 
 #define PACKETS_A_TURN 16
 /* Work is counted in entries looked at, of which a thousand take a fraction of a millisecond. */
-#define PACKET_WORK    16   /* of a packet, beside its entries */
+#define PACKET_WORK    32   /* of a packet, beside its entries; of looking at a session at all */
+#define END_WORK       64   /* of the end of a session */
+#define ACCEPTS_A_TURN 4    /* fewer than a turn can serve and end, or they would pile up */
 #define SLICE_ENTRIES  1024 /* of one half or collective at a time */
 #define SESSION_WORK   1024 /* after which other users have their turn */
-#define TURN_WORK      4096 /* after which the loop looks for news */
-#define ROWS_A_TURN    256 /* of all answers together: about a millisecond */
+#define TURN_WORK      2048 /* after which the loop looks for news */
+#define ROWS_A_TURN    256  /* of all answers together: about a millisecond */
 
-/* A collective of many entries, made into a plan on a thread of the engine. It has a planner of its own, whose
- * scratch memory goes with it. */
+/* A collective of many entries, made into a plan on a thread of the engine. It has a planner of its own,
+ * whose scratch memory goes with it. */
 struct planning {
         struct chore chore;
         struct meeting *meeting;
@@ -32,16 +34,16 @@ struct planning {
 struct conductor {
         struct house house;
         uint64_t started_ns, now_ns; /* now: of this turn */
-        bool is_draining, is_over; /* over: all sessions have been ended */
+        bool is_draining, is_over;   /* over: all sessions have been ended */
         struct outcome outcome;
-        struct list chores;   /* to be given to the engine */
-        struct list ejected;  /* struct session.eject_link: to be ended when the outcome is settled */
-        struct list tasks;    /* free ones */
-        struct list queries;  /* struct query.link: answers that can go on */
-        uint32_t n_rows_left; /* that this turn may still write for them */
-        uint64_t work; /* of this turn */
+        struct list chores;    /* to be given to the engine */
+        struct list ejected;   /* struct session.eject_link: to be ended when the outcome is settled */
+        struct list tasks;     /* free ones */
+        struct list queries;   /* struct query.link: answers that can go on */
+        uint32_t n_rows_left;  /* that this turn may still write for them */
+        uint64_t work;         /* of this turn */
         struct list returning; /* struct meeting.outcome_link: told, and not given back yet */
-        uint32_t n_running; /* planned or run elsewhere */
+        uint32_t n_running;    /* planned or run elsewhere */
         struct arena request_arena, scratch;
         uint8_t in[MAX_PACKET_BYTES], out[MAX_PACKET_BYTES];
         struct error error;        /* of the request at hand */
@@ -57,7 +59,9 @@ void conductor_handle_packet(struct conductor *c, struct session *s, struct pack
 void conductor_close_strangers(struct conductor *c, struct session *s, struct packet *packet);
 /* Goes on with a submission that waited for imports. */
 void conductor_handle_held(struct conductor *c, struct session *s);
-/* Gives a half's leases back and the half to its pool. */
+/* Gives back what up to *n of a half's entries hold, from the last one on; *n counts down. */
+void conductor_return_entries(struct conductor *c, struct half *half, uint32_t *n);
+/* ... of all of them, and the half to its pool. */
 void conductor_drop_half(struct conductor *c, struct half *half);
 
 /* Answers. A session that is gone is no error; one that reads nothing is ejected. */
@@ -78,6 +82,20 @@ void conductor_drop_query(struct session *s);
 /* Ends the session at the end of this turn with one last error packet. */
 void conductor_eject(struct conductor *c, struct session *s, enum status status, const char *format, ...)
         PRINTF_LIKE(4, 5);
+
+/* --- result objects (conductor-results.c) --- */
+
+void conductor_make_result(struct conductor *c, struct session *s, const struct request *r);
+enum status conductor_release_result(
+        struct conductor *c, struct session *s, const struct msg_release_result *ask);
+/* Tells whoever waited for an object. */
+void conductor_answer_results(struct conductor *c);
+/* The output of an entry names a result object: keeps it for this half, of which it must be the only one. */
+enum status conductor_use_result(struct conductor *c, struct half *half, struct entry *e, uint32_t rank);
+/* The slot that a sealed collective is written to; BUSY when none is free. */
+enum status conductor_take_slot(struct conductor *c, struct meeting *m, struct problem *problem);
+/* The collective has ended: with OK its contributors hold the slot. */
+void conductor_end_slot(struct conductor *c, struct meeting *m);
 
 /* Fills in what only the host knows of the replicas in an error: alive, stopped, dead. */
 void conductor_probe(struct conductor *c, const struct group *g, uint32_t n, struct replica_report *reports);

@@ -50,10 +50,13 @@ bool writer_is_tired(const struct row_writer *w) {
 
 /* --- the parts of answers --- */
 
-static bool query_wants(
-        const struct session *s, const struct query *q, const char *job, const char *group, uint32_t uid) {
-        return uid == s->uid && (q->job[0] == '\0' || strcmp(q->job, job) == 0) &&
+static bool query_names(const struct query *q, const char *job, const char *group) {
+        return (q->job[0] == '\0' || strcmp(q->job, job) == 0) &&
                (q->group[0] == '\0' || strcmp(q->group, group) == 0);
+}
+
+static bool query_wants(const struct session *s, const struct query *q, const struct group *g) {
+        return viewer_sees(&s->viewer, g->uid, g->secret) && query_names(q, g->job, g->name);
 }
 
 /* Calls `write` for each live group that the question is about. Groups stand in the order of their ids. */
@@ -61,7 +64,7 @@ static bool write_each(struct row_writer *w, struct query *q,
         bool (*write)(struct row_writer *, struct query *, const struct group *)) {
         const struct rendezvous *r = w->conductor->house.rendezvous;
         for (const struct group *g = rendezvous_next_group(r, NULL); g; g = rendezvous_next_group(r, g)) {
-                if (g->id <= q->group_id || !query_wants(w->session, q, g->job, g->name, g->uid))
+                if (g->id <= q->group_id || !query_wants(w->session, q, g))
                         continue;
                 if (writer_is_tired(w) || !write(w, q, g))
                         return false;
@@ -79,6 +82,10 @@ static bool write_groups_pending(struct row_writer *w, struct query *q) {
         return write_each(w, q, write_pending);
 }
 
+static bool write_groups_results(struct row_writer *w, struct query *q) {
+        return write_each(w, q, write_results);
+}
+
 static bool write_groups_members(struct row_writer *w, struct query *q) {
         return write_each(w, q, write_members);
 }
@@ -90,41 +97,56 @@ static bool write_groups_stats(struct row_writer *w, struct query *q) {
 static bool write_ended_groups(struct row_writer *w, struct query *q) {
         struct row_group group;
         struct recording *at = NULL;
-        while ((at = recorder_next_ended(w->conductor->house.recorder, at, w->conductor->now_ns, &group)))
-                if (query_wants(w->session, q, group.job, group.group, group.uid))
+        while ((at = recorder_next_ended(
+                        w->conductor->house.recorder, &w->session->viewer, at, w->conductor->now_ns, &group)))
+                if (query_names(q, group.job, group.group))
                         writer_add(w, ROW_GROUP, 0)->group = group;
         return true;
 }
 
-static bool write_quota(struct row_writer *w, struct query *q) {
+static void write_quota_of(struct row_writer *w, uint32_t uid) {
         const struct quotas *quotas = w->conductor->house.quotas;
-        uint32_t uid = w->session->uid;
         for (int i = 0; i < N_QUOTA; i++)
                 writer_add(w, ROW_QUOTA, 0)->quota = (struct row_quota){ .uid = uid,
                         .name = quota_name((enum quota)i),
                         .used = quota_used(quotas, uid, (enum quota)i),
-                        .limit = quota_limit(quotas, (enum quota)i) };
+                        .limit = quota_limit(quotas, uid, (enum quota)i) };
+}
+
+/* Whom it is about comes first; an admin who named nobody hears of the others too. */
+static bool write_quota(struct row_writer *w, struct query *q) {
+        uint32_t uids[MAX_LISTED_USERS];
+        uint32_t n = quota_list_users(w->conductor->house.quotas, uids, MAX_LISTED_USERS);
+        write_quota_of(w, w->session->viewer.uid);
+        if (!w->session->viewer.is_admin || q->has_user)
+                return true;
+        for (uint32_t i = 0; i < n && i < MAX_LISTED_USERS; i++)
+                if (uids[i] != w->session->uid)
+                        write_quota_of(w, uids[i]);
         return true;
 }
 
-/* A recording that has gone meanwhile ends its dump. */
+/* A recording that has gone meanwhile ends its dump. What began after the question is no part of the answer:
+ * all ages count back from one moment, so that the records of one dump can be laid beside each other. */
 static bool write_dump(struct row_writer *w, struct query *q) {
         struct conductor *c = w->conductor;
-        struct recording *rec = recorder_find(c->house.recorder, w->session->uid, q->job, q->group);
+        struct recording *rec = recorder_find(c->house.recorder, &w->session->viewer, q->job, q->group);
         struct row_record record;
         if (!rec || (q->recording && q->recording != recording_group(rec)))
                 return true;
         q->recording = recording_group(rec);
-        while (!writer_is_tired(w) && recording_next(rec, &q->cursor, c->now_ns, &record))
-                write_record(w, &record);
+        while (!writer_is_tired(w) && recording_next(rec, &q->cursor, q->asked_ns, &record))
+                if (record.age_ns > 0)
+                        write_record(w, &record);
         return !writer_is_tired(w);
 }
 
-#define MAX_PARTS 5
+#define MAX_PARTS 6
 
 /* NULL ends them. */
 static bool (*const parts[][MAX_PARTS])(struct row_writer *w, struct query *q) = {
-        [WHAT_STATUS] = { write_daemon, write_devices, write_groups, write_groups_pending },
+        [WHAT_STATUS] = { write_daemon, write_devices, write_groups, write_groups_pending,
+                write_groups_results },
         [WHAT_GROUPS] = { write_groups, write_ended_groups, write_groups_members },
         [WHAT_STATS] = { write_daemon, write_groups_stats },
         [WHAT_DUMP] = { write_dump },
@@ -138,27 +160,31 @@ static bool knows_group(const struct conductor *c, const struct session *s, cons
         struct recording *at = NULL;
         for (const struct group *g = rendezvous_next_group(c->house.rendezvous, NULL); g;
                 g = rendezvous_next_group(c->house.rendezvous, g))
-                if (query_wants(s, q, g->job, g->name, g->uid))
+                if (query_wants(s, q, g))
                         return true;
-        while ((at = recorder_next_ended(c->house.recorder, at, c->now_ns, &group)))
-                if (query_wants(s, q, group.job, group.group, group.uid))
+        while ((at = recorder_next_ended(c->house.recorder, &s->viewer, at, c->now_ns, &group)))
+                if (query_names(q, group.job, group.group))
                         return true;
         return false;
 }
 
 static enum status refuse_unknown_group(const struct query *q, struct error *err) {
         return error_set(err, STATUS_NOT_FOUND, FIELD_GROUP,
-                "no record of a group \"%s/%s\" of yours; `tuttictl groups` lists them", q->job, q->group);
+                "no record of a group \"%s/%s\" of %s; `tuttictl groups` lists them", q->job, q->group,
+                q->has_user ? "that user" : "yours");
 }
 
 static enum status query_check(
         const struct conductor *c, const struct session *s, const struct query *q, struct error *err) {
+        if (s->viewer.uid != s->uid && !s->viewer.is_admin)
+                return error_set(err, STATUS_PERMISSION, FIELD_UNSPECIFIED,
+                        "uid %u sees its own alone; who sees others' stands in daemon.admins", s->uid);
         if ((unsigned int)q->what >= ARRAY_SIZE(parts) || !parts[q->what][0])
                 return error_set(err, STATUS_UNSUPPORTED, FIELD_UNSPECIFIED,
                         "tuttid %s cannot answer this question", TUTTI_VERSION);
         if (q->group[0] != '\0' && !knows_group(c, s, q))
                 return refuse_unknown_group(q, err);
-        if (q->what == WHAT_DUMP && !recorder_find(c->house.recorder, s->uid, q->job, q->group))
+        if (q->what == WHAT_DUMP && !recorder_find(c->house.recorder, &s->viewer, q->job, q->group))
                 return refuse_unknown_group(q, err);
         return STATUS_OK;
 }
@@ -214,6 +240,7 @@ bool conductor_go_on_answering(struct conductor *c) {
                 struct query *q = list_entry(it, struct query, link);
                 struct session *s = session_find(c->house.sessions, q->session);
                 c->n_rows_left--; /* an answer without rows costs something too */
+                c->work += PACKET_WORK;
                 if (query_slice(c, s, q)) {
                         conductor_drop_query(s);
                         session_resume(c->house.sessions, s);
@@ -240,7 +267,8 @@ void conductor_drop_query(struct session *s) {
 
 /* --- a question --- */
 
-static struct query *query_new(const struct session *s, uint64_t request, const struct msg_query *ask) {
+static struct query *query_new(
+        const struct session *s, uint64_t request, const struct msg_query *ask, uint64_t now_ns) {
         struct query *q = calloc(1, sizeof(*q));
         if (!q)
                 return NULL;
@@ -248,6 +276,8 @@ static struct query *query_new(const struct session *s, uint64_t request, const 
         q->session = s->id;
         q->request = request;
         q->what = ask->what;
+        q->has_user = ask->has_user;
+        q->asked_ns = now_ns;
         snprintf(q->job, sizeof(q->job), "%s", ask->job);
         snprintf(q->group, sizeof(q->group), "%s", ask->group);
         return q;
@@ -256,7 +286,8 @@ static struct query *query_new(const struct session *s, uint64_t request, const 
 void conductor_query(struct conductor *c, struct session *s, uint64_t request, const struct msg_query *ask) {
         struct error err;
         error_init(&err, STATUS_OK);
-        CLEANUP_FREE struct query *q = query_new(s, request, ask);
+        s->viewer.uid = ask->has_user ? ask->user : s->uid; /* one question at a time */
+        CLEANUP_FREE struct query *q = query_new(s, request, ask, c->now_ns);
         enum status status = q ? query_check(c, s, q, &err) : refuse_memory(&err);
         if (status != STATUS_OK) {
                 conductor_reply_status(c, s, request, status, &err);

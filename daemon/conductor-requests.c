@@ -8,31 +8,53 @@
 #include "base/fd.h"
 #include "base/log.h"
 
-void conductor_drop_half(struct conductor *c, struct half *half) {
-        for (uint32_t i = 0; i < half->signature.n_entries; i++) {
-                buffer_unlease(c->house.buffers, &half->entries[i].input, &c->chores);
-                buffer_unlease(c->house.buffers, &half->entries[i].output, &c->chores);
+void conductor_return_entries(struct conductor *c, struct half *half, uint32_t *n) {
+        for (; *n > 0 && half->n_checked > 0; (*n)--) {
+                struct entry *e = &half->entries[--half->n_checked];
+                buffer_unlease(c->house.buffers, &e->input, &c->chores);
+                buffer_unlease(c->house.buffers, &e->output, &c->chores);
+                if (half->object)
+                        result_end_use(c->house.results, &e->output, &c->chores);
         }
+        if (half->n_checked == 0)
+                half->object = NULL;
+}
+
+void conductor_drop_half(struct conductor *c, struct half *half) {
+        uint32_t all = UINT32_MAX;
+        conductor_return_entries(c, half, &all);
         rendezvous_half_free(c->house.rendezvous, half);
 }
 
 /* --- submissions --- */
 
+/* Elements from the first to the last; signature_check has seen to it that they can be counted. */
+static uint64_t extent_at(const struct entry *e, const struct place *place) {
+        struct view view;
+        uint64_t extent;
+        entry_view(e, place, &view);
+        CHECK(view_extent(&view, &extent));
+        return extent;
+}
+
 /* Takes a lease on every place that this replica reads or writes. */
 static enum status conductor_lease_entry(
-        struct conductor *c, const struct half *half, struct entry *e, uint32_t rank) {
-        uint64_t count;
-        if (!entry_count(e, &count))
-                return error_set(&c->error, STATUS_INVALID, FIELD_SHAPE, "the shape has too many elements");
+        struct conductor *c, struct half *half, struct entry *e, uint32_t rank) {
         if (signature_reads(&half->signature, rank)) {
                 enum status status = buffer_lease(c->house.buffers, half->session, &e->input, BUFFER_READ,
-                        count, dtype_bytes(e->dtype), &c->error);
+                        extent_at(e, &e->input), dtype_bytes(e->dtype), &c->error);
                 if (status != STATUS_OK)
                         return status;
         }
+        if (e->destination == DESTINATION_SAME) {
+                e->output = e->input;
+                e->output.lease = NULL; /* it gets one of its own */
+        }
+        if (e->output.result != 0)
+                return conductor_use_result(c, half, e, rank);
         if (e->output.buffer != 0 && entry_has_destination(e, rank))
-                return buffer_lease(c->house.buffers, half->session, &e->output, BUFFER_WRITE, count,
-                        dtype_bytes(entry_output_dtype(e)), &c->error);
+                return buffer_lease(c->house.buffers, half->session, &e->output, BUFFER_WRITE,
+                        extent_at(e, &e->output), dtype_bytes(entry_output_dtype(e)), &c->error);
         return STATUS_OK;
 }
 
@@ -54,9 +76,9 @@ static enum status conductor_check_entries(
 
 /* A slice of it; more of it is left while n_checked is below n_entries. */
 static enum status conductor_check_half(struct conductor *c, struct half *half, const struct member *m) {
-        const struct half_view v = {
-                &half->signature, half->entries, m->rank, m->group->world_size, &c->error
-        };
+        uint64_t steps = VIEW_STEPS;
+        const struct half_view v = { &half->signature, half->entries, m->rank, m->group->world_size,
+                &c->error, &steps };
         uint32_t before = half->n_checked;
         enum status status = before == 0 ? signature_check_head(&v) : STATUS_OK;
         if (status == STATUS_OK)
@@ -255,6 +277,8 @@ static void conductor_welcome(struct conductor *c, struct session *s, const stru
         }
         s->is_greeted = true;
         text_copy(s->process, sizeof(s->process), r->hello.process);
+        s->viewer.is_admin = config_is_admin(c->house.config, s->uid);
+        viewer_show(&s->viewer, r->hello.secret);
         const struct reply reply = { .request = r->request,
                 .status = STATUS_OK,
                 .type = REPLY_WELCOME,
@@ -292,10 +316,17 @@ static void conductor_handle_hello(
 }
 
 static void conductor_handle_join(struct conductor *c, struct session *s, const struct request *r) {
-        const struct join join = {
-                .session = s->id, .request = r->request, .uid = s->uid, .pid = s->pid, .ask = r->join
-        };
+        struct viewer self = { .uid = s->uid };
+        viewer_show(&self, r->join.secret);
+        const struct recording *before = recorder_find(c->house.recorder, &self, r->join.job, r->join.group);
+        const struct join join = { .session = s->id,
+                .request = r->request,
+                .uid = s->uid,
+                .pid = s->pid,
+                .last_epoch = before ? recording_epoch(before) : 0,
+                .ask = r->join };
         error_init(&c->error, STATUS_OK);
+        viewer_show(&s->viewer, r->join.secret);
         enum status status = STATUS_OK;
         if (c->is_draining)
                 status = error_set(&c->error, STATUS_DRAINING, FIELD_UNSPECIFIED,
@@ -308,6 +339,24 @@ static void conductor_handle_join(struct conductor *c, struct session *s, const 
                 conductor_probe(c, rendezvous_find_group(c->house.rendezvous, &join), c->error.n_replicas,
                         c->error.replicas);
         conductor_reply_status(c, s, r->request, status, &c->error);
+}
+
+static void conductor_handle_reform(
+        struct conductor *c, struct session *s, const struct request *r, enum reform_kind kind) {
+        const struct reform_ask ask = { .session = s->id,
+                .request = r->request,
+                .membership = r->reform.membership,
+                .kind = kind,
+                .timeout_ns = r->reform.timeout_ns };
+        enum status status = STATUS_OK;
+        error_init(&c->error, STATUS_OK);
+        if (c->is_draining)
+                status = error_set(&c->error, STATUS_DRAINING, FIELD_UNSPECIFIED,
+                        "tuttid is being stopped and takes nothing new");
+        else
+                status = rendezvous_reform(c->house.rendezvous, &ask, c->now_ns, &c->outcome, &c->error);
+        if (status != STATUS_OK)
+                conductor_reply_status(c, s, r->request, status, &c->error);
 }
 
 static void conductor_handle_register(
@@ -333,6 +382,7 @@ static void conductor_handle_register(
 static void conductor_handle_goodbye(struct conductor *c, struct session *s) {
         /* All memberships leave in peace; the connection's own end follows by EOF. */
         s->is_leaving = true;
+        results_end_session(c->house.results, s->id, &c->chores);
         rendezvous_leave_all(c->house.rendezvous, s->id, c->now_ns, &c->outcome);
 }
 
@@ -347,9 +397,14 @@ static void conductor_dispatch(
         case REQUEST_JOIN: conductor_handle_join(c, s, r); return;
         case REQUEST_REGISTER: conductor_handle_register(c, s, r, packet); return;
         case REQUEST_SUBMIT: conductor_handle_submit(c, s, r); return;
+        case REQUEST_REJOIN: conductor_handle_reform(c, s, r, REFORM_REJOIN); return;
+        case REQUEST_SHRINK: conductor_handle_reform(c, s, r, REFORM_SHRINK); return;
         case REQUEST_QUERY: conductor_query(c, s, r->request, &r->query); return;
         case REQUEST_GOODBYE: conductor_handle_goodbye(c, s); return;
+        case REQUEST_MAKE_RESULT: conductor_make_result(c, s, r); return;
+        case REQUEST_RELEASE_RESULT: status = conductor_release_result(c, s, &r->release_result); break;
         case REQUEST_LEAVE:
+                results_end_membership(c->house.results, s->id, r->membership, &c->chores);
                 status = rendezvous_leave(rv, s->id, r->membership, c->now_ns, &c->outcome, err);
                 break;
         case REQUEST_ABORT:
@@ -363,20 +418,16 @@ static void conductor_dispatch(
                 error_init(err, STATUS_OK);
                 status = buffer_unregister(c->house.buffers, s->id, r->buffer, &c->chores, err);
                 break;
-        case REQUEST_REJOIN:
-        case REQUEST_SHRINK:
         case REQUEST_PREPARE:
         case REQUEST_START:
         case REQUEST_UNPREPARE:
         case REQUEST_OPEN_LANE:
-        case REQUEST_MAKE_RESULT:
-        case REQUEST_RELEASE_RESULT:
         case REQUEST_PAGES:
         case REQUEST_NONE:
                 error_init(err, STATUS_OK);
                 status = error_set(err, STATUS_UNSUPPORTED, FIELD_UNSPECIFIED,
-                        "tuttid %s does not %s; join, leave, register, submit, abort and busy are what it "
-                        "does",
+                        "tuttid %s does not %s; join, leave, rejoin, shrink, register, submit, abort and "
+                        "busy are what it does",
                         TUTTI_VERSION, r->type == REQUEST_NONE ? "know this request" : "do this yet");
                 break;
         }

@@ -5,22 +5,19 @@
 #include <unistd.h>
 
 #define MAX_PENDING_ROWS 16 /* of a group: the oldest */
+#define MAX_RESULT_ROWS  16 /* of a group: the oldest */
 
 /* --- rows of the daemon --- */
 
-static uint32_t count_stalled(const struct conductor *c, uint32_t uid) {
+static uint32_t count_groups(const struct conductor *c, const struct viewer *viewer, uint32_t *ret_stalled) {
         uint32_t n = 0;
+        *ret_stalled = 0;
         for (const struct group *g = rendezvous_next_group(c->house.rendezvous, NULL); g;
-                g = rendezvous_next_group(c->house.rendezvous, g))
-                n += g->uid == uid && g->is_stalled;
-        return n;
-}
-
-static uint32_t count_groups(const struct conductor *c, uint32_t uid) {
-        uint32_t n = 0;
-        for (const struct group *g = rendezvous_next_group(c->house.rendezvous, NULL); g;
-                g = rendezvous_next_group(c->house.rendezvous, g))
-                n += g->uid == uid;
+                g = rendezvous_next_group(c->house.rendezvous, g)) {
+                bool is_seen = viewer_sees(viewer, g->uid, g->secret);
+                n += is_seen;
+                *ret_stalled += is_seen && g->is_stalled;
+        }
         return n;
 }
 
@@ -28,6 +25,7 @@ bool write_daemon(struct row_writer *w, struct query *q) {
         struct conductor *c = w->conductor;
         const struct stats_totals totals = stats_totals(c->house.stats);
         char *isa = arena_calloc(&w->arena, 1, 128);
+        uint32_t n_stalled, n_groups = count_groups(c, &w->session->viewer, &n_stalled);
         if (isa) {
                 c->house.backend->ops->describe(c->house.backend, isa, 128);
                 isa[strcspn(isa, ",")] = '\0'; /* its first words are the instruction set */
@@ -38,8 +36,8 @@ bool write_daemon(struct row_writer *w, struct query *q) {
                 .pid = (uint32_t)getpid(),
                 .uptime_ns = c->now_ns - c->started_ns,
                 .n_sessions = sessions_count(c->house.sessions),
-                .n_groups = count_groups(c, w->session->uid),
-                .n_stalled = count_stalled(c, w->session->uid),
+                .n_groups = n_groups,
+                .n_stalled = n_stalled,
                 .n_collectives = totals.n_collectives,
                 .n_failed = totals.n_failed,
                 .n_refused = totals.n_refused,
@@ -74,10 +72,45 @@ bool write_devices(struct row_writer *w, struct query *q) {
         if (why)
                 writer_add(w, ROW_FALLBACK, 0)->fallback =
                         (struct row_fallback){ .what = c->house.backend->ops->name, .why = why };
+        if (c->house.unconfined && c->house.unconfined[0] != '\0')
+                writer_add(w, ROW_FALLBACK, 0)->fallback =
+                        (struct row_fallback){ .what = "confine", .why = c->house.unconfined };
         return true;
 }
 
 /* --- rows of groups --- */
+
+static const char *wish_of(const struct member *m) {
+        if (!m->reform)
+                return "";
+        switch (m->reform->kind) {
+        case REFORM_JOIN: return "join";
+        case REFORM_REJOIN: return "rejoin";
+        case REFORM_SHRINK: break;
+        }
+        return "shrink";
+}
+
+/* Whom all those together wait for who wait for the group to be formed anew. */
+static struct rankset awaited(const struct group *g) {
+        struct rankset nobody = { { 0 } };
+        if (g->n_reforms == 0)
+                return nobody;
+        for (uint32_t rank = 0; rank < g->world_size; rank++)
+                if (g->members[rank].reform && g->members[rank].reform->kind != REFORM_SHRINK)
+                        return group_awaited(g, REFORM_REJOIN);
+        return group_awaited(g, REFORM_SHRINK);
+}
+
+/* Alive; while it is forming: those who have joined. */
+static uint32_t count_members(const struct group *g) {
+        uint32_t n = 0;
+        if (g->state != GROUP_FORMING)
+                return rankset_count(&g->alive);
+        for (uint32_t rank = 0; rank < g->world_size; rank++)
+                n += g->members[rank].state == MEMBER_JOINING;
+        return n;
+}
 
 bool write_group(struct row_writer *w, struct query *q, const struct group *g) {
         struct row *row = writer_add(w, ROW_GROUP, 0);
@@ -86,7 +119,7 @@ bool write_group(struct row_writer *w, struct query *q, const struct group *g) {
                 .group = g->name,
                 .uid = g->uid,
                 .world_size = g->world_size,
-                .n_alive = rankset_count(&g->alive),
+                .n_alive = count_members(g),
                 .n_pending = g->n_meetings,
                 .n_debts = g->n_debts,
                 .epoch = g->epoch,
@@ -95,7 +128,9 @@ bool write_group(struct row_writer *w, struct query *q, const struct group *g) {
                 .forming = g->state == GROUP_FORMING,
                 .failed = g->state == GROUP_FAILED,
                 .stalled = g->is_stalled,
-                .on_death = g->on_death };
+                .on_death = g->on_death,
+                .n_waiting = g->n_reforms,
+                .awaited = awaited(g) };
         stats_fill_group(w->conductor->house.stats, g, &row->group);
         return true;
 }
@@ -114,6 +149,7 @@ static void write_absent(struct row_writer *w, const struct group *g, uint32_t r
                 .process = "",
                 .busy = "",
                 .why = "",
+                .waits = "",
                 .rank = rank,
                 .uid = g->uid,
                 .state = PROCESS_ABSENT };
@@ -129,6 +165,8 @@ static void write_member(struct row_writer *w, const struct member *m) {
                 .process = s ? s->process : "",
                 .busy = m->busy,
                 .why = m->why,
+                .waits = wish_of(m),
+                .waits_age_ns = m->reform ? w->conductor->now_ns - m->reform->since_ns : 0,
                 .rank = m->rank,
                 .pid = m->pid,
                 .uid = m->group->uid,
@@ -200,6 +238,34 @@ bool write_pending(struct row_writer *w, struct query *q, const struct group *g)
                 write_pending_one(w, g, m);
                 n++;
         }
+        return true;
+}
+
+/* Who holds what of it: how a replica that does not collect its results is found (A12). */
+static void write_result(struct row_writer *w, const struct group *g, const struct result *r) {
+        const size_t n_bytes = MAX_ROW_HOLDERS * sizeof(struct row_holder) + DEVICE_NAME_BYTES;
+        struct conductor *c = w->conductor;
+        struct row *row = writer_add(w, ROW_RESULT, n_bytes + 64);
+        struct row_holder *holders = arena_calloc(&w->arena, MAX_ROW_HOLDERS, sizeof(*holders));
+        char *device = arena_calloc(&w->arena, 1, DEVICE_NAME_BYTES);
+        CHECK(holders && device); /* writer_add has made room */
+        result_fill_row(r, c->now_ns, &row->result, holders);
+        row->result.job = g->job;
+        row->result.group = g->name;
+        row->result.device = device_name(result_device(r), device);
+        for (uint32_t i = 0; i < row->result.n_holders; i++) {
+                const struct member *m = &g->members[holders[i].rank];
+                holders[i].pid = m->pid;
+                holders[i].state = member_state(c, m);
+        }
+}
+
+bool write_results(struct row_writer *w, struct query *q, const struct group *g) {
+        const struct results *rs = w->conductor->house.results;
+        uint32_t n = 0;
+        for (const struct result *r = results_next(rs, g->id, NULL); r && n < MAX_RESULT_ROWS;
+                r = results_next(rs, g->id, r), n++)
+                write_result(w, g, r);
         return true;
 }
 

@@ -8,18 +8,22 @@
 
 #define MAX_ROWS_A_PACKET  128
 #define MAX_QUESTION_BYTES 128 /* longer names are nobody's */
+#define MAX_LISTED_USERS   256 /* whose quotas an admin is told without asking for each */
 
 /* An answer under way. */
 struct query {
         struct list link; /* struct conductor.queries: its next slice is due; else it waits for its reader */
         uint64_t session, request;
         enum what what;
+        bool has_user; /* it names whom it is about */
         char job[MAX_QUESTION_BYTES], group[MAX_QUESTION_BYTES];
         uint32_t part;      /* of the answer: those before it are written */
         uint64_t group_id;  /* in this part: groups up to this one are written */
         uint32_t rank;      /* of the next group: ranks below this one are written */
         uint64_t recording; /* which one is dumped */
         uint64_t cursor;    /* in it */
+        uint64_t asked_ns; /* from when the ages of its records count back, in whichever turn they are written
+                            */
 };
 
 /* Collects the rows of one slice and sends a part whenever a packet is full. What a row points to is kept
@@ -45,6 +49,7 @@ bool write_devices(struct row_writer *w, struct query *q);
 bool write_group(struct row_writer *w, struct query *q, const struct group *g);
 bool write_members(struct row_writer *w, struct query *q, const struct group *g);
 bool write_pending(struct row_writer *w, struct query *q, const struct group *g);
+bool write_results(struct row_writer *w, struct query *q, const struct group *g);
 bool write_stats(struct row_writer *w, struct query *q, const struct group *g);
 
 void write_record(struct row_writer *w, const struct row_record *record);

@@ -74,9 +74,9 @@ void conductor_probe(struct conductor *c, const struct group *g, uint32_t n, str
         for (uint32_t i = 0; i < n; i++) {
                 if (reports[i].state != PROCESS_UNKNOWN || reports[i].rank >= g->world_size)
                         continue;
-                const struct session *s =
-                        session_find(c->house.sessions, g->members[reports[i].rank].session);
-                if (s)
+                const struct member *m = &g->members[reports[i].rank];
+                const struct session *s = session_find(c->house.sessions, m->session);
+                if (s && m->pid == reports[i].pid) /* who came after it is not meant */
                         reports[i].state = session_probe(s);
         }
 }
@@ -120,6 +120,7 @@ static void conductor_hang_up(struct conductor *c, uint64_t session, uint32_t ui
 }
 
 static void conductor_end_session(struct conductor *c, struct session *s, enum loss loss, const char *why) {
+        c->work += END_WORK;
         if (s->assembly) /* nothing in it is leased yet */
                 rendezvous_half_free(c->house.rendezvous, s->assembly);
         if (s->held)
@@ -128,6 +129,7 @@ static void conductor_end_session(struct conductor *c, struct session *s, enum l
         conductor_drop_query(s);
         rendezvous_lose(c->house.rendezvous, s->id, loss, why, c->now_ns, &c->outcome);
         buffers_end_session(c->house.buffers, s->id, &c->chores);
+        results_end_session(c->house.results, s->id, &c->chores);
         uint64_t id = s->id;
         uint32_t uid = s->uid;
         int socket = session_take_socket(s);
@@ -152,11 +154,16 @@ static void conductor_end_ejected(struct conductor *c, struct session *s) {
         conductor_end_session(c, s, LOSS_EJECTED, s->eject_why);
 }
 
-/* An import or a release has ended. */
+/* A piece of memory work has ended. */
 static void conductor_chore_done(struct conductor *c, struct chore *chore) {
         struct buffer_news news;
         if (chore->kind == CHORE_THINK) {
                 conductor_planned(c, list_entry(chore, struct planning, chore));
+                return;
+        }
+        if (chore->kind == CHORE_MAKE || chore->kind == CHORE_UNMAKE) {
+                result_chore_done(c->house.results, chore, c->now_ns, &c->chores);
+                conductor_answer_results(c);
                 return;
         }
         if (!buffer_chore_done(c->house.buffers, chore, &c->chores, &news))
@@ -175,16 +182,16 @@ static void conductor_chore_done(struct conductor *c, struct chore *chore) {
 /* --- the corridor --- */
 
 static void conductor_formed(struct conductor *c, struct group *g) {
-        log_info("%s/%s: %u replicas of uid %u are together (epoch %llu)", g->job, g->name, g->world_size,
-                g->uid, (unsigned long long)g->epoch);
-        for (uint32_t rank = 0; rank < g->world_size; rank++) {
+        log_info("%s/%s: %u replicas of uid %u are together (epoch %llu)", g->job, g->name,
+                rankset_count(&g->alive), g->uid, (unsigned long long)g->epoch);
+        rankset_for_each (rank, &g->alive) {
                 const struct member *m = &g->members[rank];
                 const struct reply reply = { .request = m->join_request,
                         .status = STATUS_OK,
                         .type = REPLY_JOINED,
                         .joined = { .membership = m->id,
                                 .epoch = g->epoch,
-                                .rank = rank,
+                                .rank = (uint32_t)rank,
                                 .world_size = g->world_size } };
                 conductor_reply(c, session_find(c->house.sessions, m->session), &reply);
         }
@@ -201,6 +208,17 @@ static void conductor_unformed(struct conductor *c, struct group *g) {
                                 m->join_request, c->error.status, &c->error);
         }
         rendezvous_forget(c->house.rendezvous, g);
+}
+
+/* A newcomer or a caller of rejoin or shrink that has waited in vain. */
+static void conductor_answered(struct conductor *c, struct reform *reform) {
+        error_init(&c->error, reform->status);
+        if (reform->error)
+                c->error = *reform->error;
+        conductor_probe(c, reform->group, c->error.n_replicas, c->error.replicas);
+        conductor_reply_status(c, session_find(c->house.sessions, reform->session), reform->request,
+                reform->status, &c->error);
+        rendezvous_reform_free(c->house.rendezvous, reform);
 }
 
 static void conductor_report_stall(struct conductor *c, const struct group *g) {
@@ -267,6 +285,8 @@ static void conductor_settle_outcome(struct conductor *c) {
                 conductor_formed(c, list_entry(it, struct group, outcome_link));
         while ((it = list_take_first(&o->unformed)))
                 conductor_unformed(c, list_entry(it, struct group, outcome_link));
+        while ((it = list_take_first(&o->answered)))
+                conductor_answered(c, list_entry(it, struct reform, outcome_link));
         while ((it = list_take_first(&o->ejected)))
                 conductor_eject_member(c, list_entry(it, struct member, outcome_link));
         while ((it = list_take_first(&o->stalled)))
@@ -307,7 +327,7 @@ static void conductor_turn_away(struct conductor *c, int socket) {
 }
 
 static void conductor_accept(struct conductor *c) {
-        for (int i = 0; i < PACKETS_A_TURN; i++) {
+        for (int i = 0; i < ACCEPTS_A_TURN; i++) {
                 struct session *s;
                 int socket = listener_accept(c->house.listener);
                 if (socket < 0)
@@ -343,6 +363,7 @@ static void conductor_read(struct conductor *c, struct session *s, int limit, ui
 }
 
 static void conductor_serve(struct conductor *c, struct session *s) {
+        c->work += PACKET_WORK;
         unsigned int events = session_take_events(s);
         if (events & SESSION_CAUGHT_UP)
                 conductor_reader_is_back(c, s);
@@ -352,7 +373,8 @@ static void conductor_serve(struct conductor *c, struct session *s) {
                 conductor_read(c, s, PACKETS_A_TURN, SESSION_WORK);
         if (!(events & (SESSION_DEAD | SESSION_HUNG_UP)) || s->eject_why[0] != '\0')
                 return;
-        conductor_read(c, s, DRAIN_PACKETS, UINT32_MAX); /* what it said before it ended counts: a goodbye, a last half */
+        conductor_read(c, s, DRAIN_PACKETS,
+                UINT32_MAX); /* what it said before it ended counts: a goodbye, a last half */
         if (s->eject_why[0] == '\0')
                 conductor_end_session(c, s, events & SESSION_DEAD ? LOSS_DIED : LOSS_DISCONNECTED,
                         events & SESSION_DEAD ? "" : "its connection ended, its process did not");
@@ -406,6 +428,8 @@ bool conductor_turn(struct conductor *c, uint64_t now_ns) {
         while (conductor_go_on_answering(c) && c->work < TURN_WORK);
         if (rendezvous_next_ns(c->house.rendezvous) <= now_ns)
                 rendezvous_expire(c->house.rendezvous, now_ns, &c->outcome);
+        if (results_next_ns(c->house.results) <= now_ns)
+                results_expire(c->house.results, now_ns, &c->chores);
         conductor_settle(c);
         conductor_give_back(c, c->is_draining ? UINT32_MAX : SLICE_ENTRIES);
         conductor_settle(c);
@@ -416,11 +440,17 @@ uint64_t conductor_next_ns(const struct conductor *c) {
         uint64_t a = rendezvous_next_ns(c->house.rendezvous), b = sessions_next_ns(c->house.sessions);
         if (!list_is_empty(&c->queries))
                 return c->now_ns;
-        return a < b ? a : b;
+        if (b < a)
+                a = b;
+        b = results_next_ns(c->house.results);
+        return b < a ? b : a;
 }
 
-void conductor_drain(struct conductor *c) {
+void conductor_drain(struct conductor *c, uint64_t now_ns) {
         c->is_draining = true;
+        c->now_ns = now_ns;
+        rendezvous_drain(c->house.rendezvous, now_ns, &c->outcome);
+        conductor_settle(c);
 }
 
 bool conductor_is_idle(const struct conductor *c) {

@@ -19,6 +19,7 @@
 #include "quota.h"
 #include "recorder.h"
 #include "rendezvous.h"
+#include "result.h"
 #include "session.h"
 #include "stats.h"
 
@@ -31,27 +32,30 @@ struct house {
         struct listener *listener;
         struct sessions *sessions;
         struct buffers *buffers;
+        struct results *results;
         struct rendezvous *rendezvous;
         struct planner *planner;
         struct engine *engine;
         struct backend *backend;
         struct recorder *recorder;
         struct stats *stats;
+        const char *unconfined; /* why tuttid is not confined; NULL or "": it is */
 };
 
 int conductor_new(struct conductor **ret, const struct house *house, uint64_t now_ns) MUST_USE;
 void conductor_free(struct conductor *c);
 
-/* A bell has rung or a deadline is due: pulls everything until there is nothing left, users in turn, at most 16
- * packets a session; or until it has worked for about a millisecond (P21). true: there is more to do at once,
- * when the loop has looked for news. */
+/* A bell has rung or a deadline is due: pulls everything until there is nothing left, users in turn, at most
+ * 16 packets a session; or until it has worked for about a millisecond (P21). true: there is more to do at
+ * once, when the loop has looked for news. */
 bool conductor_turn(struct conductor *c, uint64_t now_ns) MUST_USE;
 
 /* The next instant at which a turn is due though no bell rings; ALARM_NEVER: none. */
 uint64_t conductor_next_ns(const struct conductor *c);
 
-/* From here on nothing new is taken: submissions and joins get DRAINING. */
-void conductor_drain(struct conductor *c);
+/* From here on nothing new is taken: submissions and joins get DRAINING, and so does what was not sealed yet.
+ */
+void conductor_drain(struct conductor *c, uint64_t now_ns);
 /* Whether nothing is under way any more. */
 bool conductor_is_idle(const struct conductor *c);
 /* Ends all sessions. */

@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <ini.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -39,6 +40,7 @@ static uint64_t memory_total(void) {
 }
 
 static const char *const isa_words[] = { "auto", "scalar", "avx2", "avx512", NULL };
+static const char *const confine_words[] = { "yes", "no", NULL };
 static const char *const log_words[] = { "error", "warning", "notice", "info", "debug", NULL };
 
 #define FIELD(f) .offset = offsetof(struct config, f), .rule.size = sizeof(((struct config *)NULL)->f)
@@ -55,6 +57,13 @@ static const struct config_key keys[] = {
                         "group." },
         { "daemon.log-level", FIELD(log_level), .rule.type = VALUE_WORD, .rule.words = log_words,
                 .preset = "notice", .help = "The least important lines that are still logged." },
+        { "daemon.admins", FIELD(admins), .rule.type = VALUE_TEXT, .rule.max = 255, .preset = "0",
+                .help = "The uids that may look at the groups and limits of all users, with blanks between "
+                        "them." },
+        { "daemon.confine", .is_fixed = true, FIELD(confine), .rule.type = VALUE_WORD,
+                .rule.words = confine_words, .preset = "yes",
+                .help = "Whether tuttid gives up, when it has started, the system calls that it does not "
+                        "need." },
         { "cpu.devices", .is_fixed = true, FIELD(n_cpu_devices), .rule.type = VALUE_COUNT, .rule.min = 1,
                 .rule.max = MAX_CPU_DEVICES, .preset = "1", .help = "Host devices: CPU:0 and so on." },
         { "cpu.workers", .is_fixed = true, FIELD(n_workers), .rule.type = VALUE_COUNT,
@@ -72,7 +81,7 @@ static const struct config_key keys[] = {
                         "none." },
         { "time.join-timeout", FIELD(join_timeout_ns), .rule.type = VALUE_DURATION, .rule.min = 1000000,
                 .rule.max = 24 * HOUR, .preset = "60 s",
-                .help = "How long a join waits for the group to be complete, unless it says so itself." },
+                .help = "How long a join, rejoin or shrink waits for the others, unless it says so itself." },
         { "time.stall-warn", FIELD(stall_warn_ns), .rule.type = VALUE_DURATION, .rule.min = 10000000,
                 .rule.max = 24 * HOUR, .preset = "5 s",
                 .help = "The age from which on a collective that waits is reported as stalled." },
@@ -94,6 +103,9 @@ static const struct config_key keys[] = {
         { "quota.recorder-bytes", FIELD(quota.recorder_bytes), .rule.type = VALUE_BYTES, .rule.min = 65536,
                 .rule.max = UINT64_C(1) << 40, .preset = "64 MiB",
                 .help = "Memory for the flight records of one user's groups; at the limit fewer are kept." },
+        { "quota.result-bytes", FIELD(quota.result_bytes), .rule.type = VALUE_BYTES,
+                .rule.max = UINT64_C(1) << 50, .preset = "1 GiB",
+                .help = "Memory of the result objects of one user, which tuttid provides; 0 allows none." },
 };
 
 static void *field_of(const struct config_key *k, struct config *c) {
@@ -140,6 +152,12 @@ void config_reload(struct config *c, const struct config *fresh, struct config_c
                 if (!k->is_fixed)
                         memcpy(field_of(k, c), (const char *)fresh + k->offset, k->rule.size);
         }
+        if (c->n_overrides == fresh->n_overrides &&
+                memcmp(c->overrides, fresh->overrides, c->n_overrides * sizeof(*c->overrides)) == 0)
+                return;
+        text_add(&taken, "%squota.UID", taken.used ? ", " : "");
+        c->n_overrides = fresh->n_overrides;
+        memcpy(c->overrides, fresh->overrides, sizeof(c->overrides));
 }
 
 /* --- unknown keys: which ones are meant? --- */
@@ -192,18 +210,120 @@ static void suggest(const char *name, struct text *why) {
         text_add(why, n ? "?" : "tuttid --help lists all of them.");
 }
 
+/* --- limits of one user: quota.UID.KEY --- */
+
+/* The key without its uid, when it has one. */
+static const struct config_key *find_override_key(const char *name, uint32_t *ret_uid) {
+        static const char section[] = "quota.";
+        char plain[MAX_KEY_TEXT], *end;
+        if (strncmp(name, section, strlen(section)) != 0 || name[strlen(section)] < '0' ||
+                name[strlen(section)] > '9')
+                return NULL;
+        errno = 0;
+        unsigned long uid = strtoul(name + strlen(section), &end, 10);
+        if (errno || *end != '.' || uid > UINT32_MAX - 1)
+                return NULL;
+        snprintf(plain, sizeof(plain), "%s%s", section, end + 1);
+        *ret_uid = (uint32_t)uid;
+        return find_key(plain);
+}
+
+/* NULL: there are too many. */
+static struct quota_override *take_override(struct config *c, uint32_t uid) {
+        for (uint32_t i = 0; i < c->n_overrides; i++)
+                if (c->overrides[i].uid == uid)
+                        return &c->overrides[i];
+        if (c->n_overrides == MAX_OVERRIDES)
+                return NULL;
+        struct quota_override *o = &c->overrides[c->n_overrides++];
+        o->uid = uid;
+        memset(&o->limits, 0xff, sizeof(o->limits)); /* QUOTA_NOT_SAID */
+        return o;
+}
+
+static int set_override(
+        struct config *c, const struct config_key *k, uint32_t uid, const char *value, struct text *why) {
+        struct config trial = *c; /* a value that is wrong leaves no trace */
+        struct quota_override *o = take_override(&trial, uid);
+        if (!o) {
+                text_add(why, "more than %d users have limits of their own.", MAX_OVERRIDES);
+                return -EINVAL;
+        }
+        int r = value_parse(
+                &k->rule, value, (char *)&o->limits + (k->offset - offsetof(struct config, quota)), why);
+        if (r == 0)
+                *c = trial;
+        return r;
+}
+
+static uint64_t said_or(uint64_t said, uint64_t other) {
+        return said == QUOTA_NOT_SAID ? other : said;
+}
+
+struct quota_limits config_limits_of(const struct config *c, const struct quota_override *o) {
+        const struct quota_limits *own = &o->limits, *all = &c->quota;
+        return (struct quota_limits){ .connections = said_or(own->connections, all->connections),
+                .descriptors = said_or(own->descriptors, all->descriptors),
+                .mapped_bytes = said_or(own->mapped_bytes, all->mapped_bytes),
+                .pending = said_or(own->pending, all->pending),
+                .groups = said_or(own->groups, all->groups),
+                .recorder_bytes = said_or(own->recorder_bytes, all->recorder_bytes) };
+}
+
+/* --- admins --- */
+
+/* The uid at *text, which moves behind it; false: there is none. */
+static bool take_uid(const char **text, uint32_t *ret) {
+        char *end;
+        *text += strspn(*text, " \t,");
+        if (**text < '0' || **text > '9')
+                return false;
+        errno = 0;
+        unsigned long uid = strtoul(*text, &end, 10);
+        if (errno || uid > UINT32_MAX - 1)
+                return false;
+        *text = end;
+        *ret = (uint32_t)uid;
+        return true;
+}
+
+bool config_is_admin(const struct config *c, uint32_t uid) {
+        const char *text = c->admins;
+        uint32_t admin;
+        while (take_uid(&text, &admin))
+                if (admin == uid)
+                        return true;
+        return false;
+}
+
+static int check_admins(const struct config *c, char *why, size_t why_bytes) {
+        const char *text = c->admins;
+        uint32_t uid;
+        while (take_uid(&text, &uid))
+                ;
+        if (*text == '\0')
+                return 0;
+        snprintf(why, why_bytes,
+                "daemon.admins = %s: not a uid: \"%s\"; use numbers (`id -u NAME` tells them).", c->admins,
+                text);
+        return -EINVAL;
+}
+
 /* --- setting --- */
 
 int config_set(struct config *c, const char *key, const char *value, char *why, size_t why_bytes) {
         const struct config_key *k = find_key(key);
         struct text t;
         text_init(&t, why, why_bytes);
+        uint32_t uid = 0;
+        const struct config_key *of_user = k ? NULL : find_override_key(key, &uid);
         text_add(&t, "%.100s = %.300s: ", key, value);
-        if (!k) {
+        if (!k && !of_user) {
                 suggest(key, &t);
                 return -EINVAL;
         }
-        int r = value_parse(&k->rule, value, field_of(k, c), &t);
+        int r = of_user ? set_override(c, of_user, uid, value, &t)
+                        : value_parse(&k->rule, value, field_of(k, c), &t);
         if (r == 0)
                 why[0] = '\0';
         return r;
@@ -216,10 +336,19 @@ int config_check(const struct config *c, char *why, size_t why_bytes) {
                         MAX_SOCKET_PATH_BYTES, c->socket);
                 return -ENAMETOOLONG;
         }
-        return 0;
+        return check_admins(c, why, why_bytes);
 }
 
 /* --- the file --- */
+
+/* Where a key of one user's limits was given. */
+struct sighting {
+        uint32_t uid;
+        const struct config_key *key;
+        int line;
+};
+
+#define MAX_SIGHTINGS (MAX_OVERRIDES * sizeof(struct quota_limits) / sizeof(uint64_t))
 
 struct reading {
         FILE *file;
@@ -229,6 +358,8 @@ struct reading {
         int line;       /* the one that inih is looking at */
         int error_line; /* of what `why` says; 0: nothing yet */
         int seen_on[ARRAY_SIZE(keys)];
+        struct sighting of_users[MAX_SIGHTINGS];
+        size_t n_of_users;
 };
 
 /* The first error is the one to tell. */
@@ -264,21 +395,34 @@ static void blame_repetition(struct reading *r, const char *key, const char *val
         blame_line(r, problem);
 }
 
+/* The line on which it was given before; 0: it was not. */
+static int seen_of_user(const struct reading *r, const struct config_key *k, uint32_t uid) {
+        for (size_t i = 0; i < r->n_of_users; i++)
+                if (r->of_users[i].uid == uid && r->of_users[i].key == k)
+                        return r->of_users[i].line;
+        return 0;
+}
+
 /* ini_handler: 1 to go on, 0 for an error. */
 static int take_pair(void *user, const char *section, const char *name, const char *value) {
         struct reading *r = user;
         char key[128], problem[PROBLEM_BYTES];
         snprintf(key, sizeof(key), "%s%s%s", section, *section ? "." : "", name);
-        const struct config_key *k = find_key(key);
-        if (k && r->seen_on[k - keys]) {
-                blame_repetition(r, key, value, r->seen_on[k - keys]);
+        uint32_t uid = 0;
+        const struct config_key *plain = find_key(key), *of_user = find_override_key(key, &uid);
+        int before = of_user ? seen_of_user(r, of_user, uid) : plain ? r->seen_on[plain - keys] : 0;
+        if (before) {
+                blame_repetition(r, key, value, before);
                 return 0;
         }
         if (config_set(&r->config, key, value, problem, sizeof(problem)) < 0) {
                 blame_line(r, problem);
                 return 0;
         }
-        r->seen_on[k - keys] = r->line;
+        if (plain)
+                r->seen_on[plain - keys] = r->line;
+        else /* there is room for every key of every user that config_set takes */
+                r->of_users[r->n_of_users++] = (struct sighting){ uid, of_user, r->line };
         return 1;
 }
 

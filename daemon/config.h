@@ -15,11 +15,22 @@
 #define CONFIG_PATH_BYTES 256
 #define MAX_CPU_DEVICES   64
 #define MAX_WORKERS       64
+#define MAX_OVERRIDES     64 /* users with limits of their own */
+#define QUOTA_NOT_SAID    UINT64_MAX
+
+/* Whether tuttid confines itself, once it has started. */
+enum confine { CONFINE_YES, CONFINE_NO };
 
 enum isa { ISA_AUTO, ISA_SCALAR, ISA_AVX2, ISA_AVX512 };
 
 struct quota_limits {
-        uint64_t connections, descriptors, mapped_bytes, pending, groups, recorder_bytes;
+        uint64_t connections, descriptors, mapped_bytes, pending, groups, recorder_bytes, result_bytes;
+};
+
+/* [quota.UID]: what it does not say (QUOTA_NOT_SAID) is as for everybody. */
+struct quota_override {
+        uint32_t uid;
+        struct quota_limits limits;
 };
 
 struct config {
@@ -33,7 +44,11 @@ struct config {
         uint64_t default_timeout_ns, join_timeout_ns, stall_warn_ns,
                 busy_max_ns; /* default_timeout 0: none */
         struct quota_limits quota;
+        struct quota_override overrides[MAX_OVERRIDES];
+        uint32_t n_overrides;
+        char admins[256]; /* uids, with blanks or commas between them */
         enum log_level log_level;
+        enum confine confine;
 };
 
 /* As the file says it: "avx512". */
@@ -70,6 +85,10 @@ struct config_changes {
 
 /* Takes from `fresh` what may change while tuttid runs. */
 void config_reload(struct config *c, const struct config *fresh, struct config_changes *ret);
+/* This uid stands in daemon.admins. */
+bool config_is_admin(const struct config *c, uint32_t uid);
+/* The limits of the user of an override, whole. */
+struct quota_limits config_limits_of(const struct config *c, const struct quota_override *o);
 
 /* One key, for people. */
 struct config_description {

@@ -17,9 +17,11 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "conductor.h"
+#include "confine.h"
 #include "service.h"
 
-#define DRAIN_LIMIT_NS (5 * NS_PER_S)
+#define OWN_DESCRIPTORS 256 /* what tuttid has open for itself, with room for guests who are turned away */
+#define DRAIN_LIMIT_NS  (5 * NS_PER_S)
 /* Signs of life in the time in which the manager wants one: the proof is one tick old, and a tick may be
  * late. */
 #define WATCHDOG_TICKS 4
@@ -41,6 +43,7 @@ struct daemon {
         bool has_loop, has_leash, is_rung, is_ending;
         uint64_t timer_at_ns, drain_until_ns;
         char why[512]; /* it cannot start; "": as errno says */
+        char unconfined[CONFINE_WHY_BYTES];
 };
 
 static void daemon_ring(void *data) {
@@ -57,7 +60,7 @@ static void daemon_end(struct daemon *d, const char *why) {
         service_tell(d->service, "STOPPING=1\nSTATUS=Ending: %s.\n", why);
         d->drain_until_ns = clock_now_ns() + DRAIN_LIMIT_NS;
         listener_close(d->house.listener);
-        conductor_drain(d->conductor);
+        conductor_drain(d->conductor, clock_now_ns());
         d->is_rung = true;
         uv_stop(&d->loop);
 }
@@ -85,11 +88,23 @@ static struct rendezvous_settings daemon_times(const struct config *c) {
                 .busy_max_ns = c->busy_max_ns };
 }
 
+static int daemon_override_quotas(struct quotas *quotas, const struct config *c) {
+        int r = 0;
+        for (uint32_t i = 0; r == 0 && i < c->n_overrides; i++) {
+                const struct quota_limits limits = config_limits_of(c, &c->overrides[i]);
+                r = quotas_override(quotas, c->overrides[i].uid, &limits);
+        }
+        return r;
+}
+
 static void daemon_apply(struct daemon *d, const struct config *fresh) {
         struct config_changes changes;
         config_reload(&d->settings, fresh, &changes);
         const struct rendezvous_settings times = daemon_times(d->config);
         quotas_set_limits(d->house.quotas, &d->config->quota);
+        if (daemon_override_quotas(d->house.quotas, d->config) < 0)
+                log_error("memory is short: some users have everybody's limits and not their own; reload "
+                          "again");
         rendezvous_set_times(d->house.rendezvous, &times);
         log_set_level(d->config->log_level);
         log_notice("reloaded: %s", changes.taken[0] ? changes.taken : "nothing has changed");
@@ -167,13 +182,20 @@ static void daemon_on_check(uv_check_t *check) {
 /* --- building --- */
 
 /* A client's descriptors pass through ours: the soft limit of 1,024 is not enough. */
-static void daemon_raise_descriptors(void) {
+static void daemon_raise_descriptors(const struct config *c) {
         struct rlimit limit;
-        if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur == limit.rlim_max)
+        if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
                 return;
+        rlim_t soft = limit.rlim_cur;
         limit.rlim_cur = limit.rlim_max;
-        if (setrlimit(RLIMIT_NOFILE, &limit) < 0)
+        if (soft < limit.rlim_max && setrlimit(RLIMIT_NOFILE, &limit) < 0) {
                 log_warning("the limit of descriptors stays as it is: %s", strerror(errno));
+                limit.rlim_cur = soft;
+        }
+        if (limit.rlim_cur < c->quota.descriptors + OWN_DESCRIPTORS)
+                log_warning("one user may fill the table of descriptors: quota.descriptors is %llu, and this "
+                            "process may have %llu; raise LimitNOFILE, or lower the quota",
+                        (unsigned long long)c->quota.descriptors, (unsigned long long)limit.rlim_cur);
 }
 
 static int daemon_build_loop(struct daemon *d) {
@@ -225,6 +247,8 @@ static int daemon_build_rooms(struct daemon *d) {
                 return errno ? -errno : -EIO;
         int r = quotas_new(&h->quotas, &c->quota);
         if (r == 0)
+                r = daemon_override_quotas(h->quotas, c);
+        if (r == 0)
                 r = rendezvous_new(&h->rendezvous, &settings, h->quotas);
         if (r == 0)
                 r = planner_new(&h->planner, c->n_cpu_devices, c->chunk_bytes);
@@ -236,6 +260,8 @@ static int daemon_build_rooms(struct daemon *d) {
                 r = engine_new(&h->engine, &d->loop, c, h->backend, &bell);
         if (r == 0)
                 r = buffers_new(&h->buffers, h->quotas);
+        if (r == 0)
+                r = results_new(&h->results, h->quotas);
         if (r == 0)
                 r = sessions_new(&h->sessions, &d->loop, h->quotas, &bell);
         if (r == 0)
@@ -261,7 +287,7 @@ static int daemon_build_listener(struct daemon *d) {
 }
 
 static int daemon_build(struct daemon *d) {
-        daemon_raise_descriptors();
+        daemon_raise_descriptors(d->config);
         int r = service_new(&d->service);
         if (r == 0)
                 r = daemon_build_loop(d);
@@ -278,6 +304,8 @@ static int daemon_build(struct daemon *d) {
                 log_error("%s", d->why);
                 return r;
         }
+        confine(d->config->confine, d->unconfined); /* nobody was let in yet */
+        d->house.unconfined = d->unconfined;
         r = conductor_new(&d->conductor, &d->house, clock_now_ns());
         if (r < 0)
                 log_error("cannot start: %s", strerror(-r));
@@ -292,6 +320,8 @@ static void daemon_say_ready(const struct daemon *d) {
         const char *fallback = d->house.backend->ops->fallback(d->house.backend);
         if (fallback)
                 log_warning("%s", fallback);
+        if (d->unconfined[0] != '\0')
+                log_warning("%s", d->unconfined);
         service_tell(d->service, "READY=1\nSTATUS=Serving %s: %u host device%s, %s.\n", d->config->socket,
                 d->config->n_cpu_devices, d->config->n_cpu_devices == 1 ? "" : "s", text);
 }
@@ -372,6 +402,7 @@ static void daemon_tear_down(struct daemon *d) {
         stats_free(h->stats);
         recorder_free(h->recorder);
         sessions_free(h->sessions);
+        results_free(h->results);
         buffers_free(h->buffers);
         engine_free(h->engine);
         if (h->backend)

@@ -217,6 +217,8 @@ static struct chore *crew_pick(const struct crew *crew) {
 void chore_run(struct backend *b, struct chore *c) {
         switch (c->kind) {
         case CHORE_IMPORT: b->ops->import(b, c); break;
+        case CHORE_MAKE: b->ops->make(b, c); break;
+        case CHORE_UNMAKE: b->ops->unmake(b, c); break;
         case CHORE_RELEASE: b->ops->release(b, c); break;
         case CHORE_CLOSE: fd_close(&c->fd); break;
         case CHORE_THINK: c->think(c); break;

@@ -39,6 +39,15 @@ void group_report(const struct group *g, uint32_t rank, uint64_t now_ns, struct 
         ret->last_age_ns = age_ns(now_ns, m->last_ns);
 }
 
+struct rankset group_awaited(const struct group *g, enum reform_kind kind) {
+        struct rankset awaited = kind == REFORM_SHRINK ? g->alive : rankset_first(g->world_size);
+        rankset_for_each (rank, &awaited) {
+                if (g->members[rank].reform)
+                        rankset_remove(&awaited, (unsigned int)rank);
+        }
+        return awaited;
+}
+
 void group_add_reports(
         const struct group *g, const struct rankset *ranks, uint64_t now_ns, struct error *err) {
         rankset_for_each (rank, ranks) {

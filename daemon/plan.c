@@ -3,6 +3,7 @@
  * to exactly one chunk, wherever the steps begin and whatever their element size. */
 #include "plan.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,6 +22,8 @@ void plan_init(struct plan *p) {
 void plan_deinit(struct plan *p) {
         free(p->steps);
         free(p->operands);
+        free(p->strides);
+        free(p->sums);
         plan_init(p);
 }
 
@@ -31,6 +34,10 @@ void plan_reset(struct plan *p) {
                 .steps_capacity = p->steps_capacity,
                 .operands = p->operands,
                 .operands_capacity = p->operands_capacity,
+                .sums = p->sums,
+                .sums_capacity = p->sums_capacity,
+                .strides = p->strides,
+                .strides_capacity = p->strides_capacity,
         };
 }
 
@@ -64,6 +71,13 @@ struct step *plan_add_step(struct plan *p, const struct step *step) {
         if (!operands)
                 return NULL;
         p->operands = operands;
+        if (step->n_dims) {
+                uint64_t *strides = reserve(p->strides, &p->strides_capacity,
+                        p->n_strides + (uint64_t)n_new * step->n_dims, sizeof(*p->strides));
+                if (!strides)
+                        return NULL;
+                p->strides = strides;
+        }
 
         struct step *added = &steps[p->n_steps++];
         *added = *step;
@@ -72,6 +86,8 @@ struct step *plan_add_step(struct plan *p, const struct step *step) {
                 added->output_dtype = step->dtype;
         memset(&operands[p->n_operands], 0, n_new * sizeof(*operands));
         p->n_operands += n_new;
+        added->first_stride = p->n_strides;
+        p->n_strides += n_new * step->n_dims;
         p->has_joins |= step->kind == STEP_JOIN;
         return added;
 }
@@ -83,6 +99,102 @@ struct operand *plan_inputs(const struct plan *p, const struct step *step) {
 struct operand *plan_outputs(const struct plan *p, const struct step *step) {
         return &p->operands[step->first_operand + step->n_inputs];
 }
+
+uint64_t *plan_strides(const struct plan *p, const struct step *step, uint32_t operand) {
+        return step->n_dims ? &p->strides[step->first_stride + (uint64_t)operand * step->n_dims] : NULL;
+}
+
+/* --- the normal form --- */
+
+static bool runs_on(const struct plan *p, const struct step *s, uint32_t outer, uint32_t inner) {
+        for (uint32_t i = 0; i < s->n_inputs + s->n_outputs; i++) {
+                const uint64_t *strides = plan_strides(p, s, i);
+                if (strides[outer] != strides[inner] * s->shape[inner])
+                        return false;
+        }
+        return true;
+}
+
+/* Dimensions of 1 go, whatever their strides are. */
+static uint32_t keep_dims(
+        const struct plan *p, const struct step *s, uint32_t *ret_kept, uint64_t *ret_shape) {
+        uint32_t n = 0;
+        for (uint32_t i = 0; i < s->n_dims; i++) {
+                if (s->shape[i] == 1)
+                        continue;
+                if (n > 0 && runs_on(p, s, ret_kept[n - 1], i)) {
+                        ret_shape[n - 1] *= s->shape[i];
+                        ret_kept[n - 1] = i;
+                } else {
+                        ret_shape[n] = s->shape[i];
+                        ret_kept[n++] = i;
+                }
+        }
+        return n;
+}
+
+static bool is_dense(const struct plan *p, const struct step *s) {
+        if (s->n_dims > 1)
+                return false;
+        for (uint32_t i = 0; s->n_dims && i < s->n_inputs + s->n_outputs; i++)
+                if (plan_strides(p, s, i)[0] != 1)
+                        return false;
+        return true;
+}
+
+void plan_simplify_step(struct plan *p) {
+        struct step *s = &p->steps[p->n_steps - 1];
+        uint32_t kept[MAX_DIMS], n_operands = s->n_inputs + s->n_outputs;
+        uint64_t shape[MAX_DIMS] = { 0 };
+        uint32_t n = keep_dims(p, s, kept, shape);
+        uint64_t *to = &p->strides[s->first_stride];
+        for (uint32_t i = 0; i < n_operands; i++) /* never ahead of what is read */
+                for (uint32_t k = 0; k < n; k++)
+                        *to++ = plan_strides(p, s, i)[kept[k]];
+        s->n_dims = n;
+        memcpy(s->shape, shape, sizeof(shape));
+        if (is_dense(p, s)) {
+                s->n_dims = 0;
+                memset(s->shape, 0, sizeof(s->shape));
+        }
+        p->n_strides = s->first_stride + n_operands * s->n_dims;
+}
+
+/* --- checksums of inputs --- */
+
+int plan_begin_sums(struct plan *p) {
+        bool is_checked = false;
+        for (uint32_t i = 0; i < p->n_steps; i++)
+                is_checked |= p->steps[i].check_inputs;
+        if (!is_checked)
+                return 0;
+        _Atomic uint64_t *sums = reserve(p->sums, &p->sums_capacity, p->n_operands, sizeof(*p->sums));
+        if (!sums)
+                return -ENOMEM;
+        p->sums = sums;
+        for (uint32_t i = 0; i < p->n_operands; i++)
+                p->sums[i] = 0;
+        return 0;
+}
+
+bool plan_find_changed_input(
+        const struct plan *p, const struct step **ret_step, const struct operand **ret_input) {
+        for (uint32_t i = 0; i < p->n_steps; i++) {
+                const struct step *s = &p->steps[i];
+                for (uint32_t k = 0; s->check_inputs && k < s->n_inputs; k++) {
+                        const struct operand *o = &p->operands[s->first_operand + k];
+                        if ((s->has_weights && o->weight == 0) ||
+                                p->sums[s->first_operand + k] == o->checksum)
+                                continue;
+                        *ret_step = s;
+                        *ret_input = o;
+                        return true;
+                }
+        }
+        return false;
+}
+
+/* --- the index space --- */
 
 /* The sums cannot overflow: what a step spans is mapped, so it has less than 2^47 bytes, and a batch has at
  * most 2^16 entries. moved_bytes, which is for people, may wrap where all ranks of a full world bring that
@@ -147,12 +259,28 @@ bool plan_next_piece(const struct plan *p, uint64_t chunk, uint32_t *cursor, str
         return false;
 }
 
-static void print_operands(const struct operand *operands, uint32_t n, bool has_weights, struct text *t) {
+/* --- for people --- */
+
+static void print_numbers(const char *before, const uint64_t *numbers, uint32_t n, struct text *t) {
+        for (uint32_t i = 0; i < n; i++)
+                text_add(t, "%s%llu", i ? "," : before, (unsigned long long)numbers[i]);
+}
+
+/* The `n` operands of a step from the one numbered `first` on. */
+static void print_operands(
+        const struct plan *p, const struct step *s, uint32_t first, uint32_t n, struct text *t) {
+        bool has_weights = s->has_weights && first < s->n_inputs;
         for (uint32_t i = 0; i < n; i++) {
-                text_add(t, "%sR%u b%llu+%llu", i ? ", " : "", operands[i].rank,
-                        (unsigned long long)operands[i].buffer, (unsigned long long)operands[i].offset_bytes);
+                const struct operand *o = &p->operands[s->first_operand + first + i];
+                text_add(t, "%s", i ? ", " : "");
+                if (o->result)
+                        text_add(t, "result %llu", (unsigned long long)o->result);
+                else
+                        text_add(t, "R%u b%llu", o->rank, (unsigned long long)o->buffer);
+                text_add(t, "+%llu", (unsigned long long)o->offset_bytes);
+                print_numbers("/", plan_strides(p, s, first + i), s->n_dims, t);
                 if (has_weights)
-                        text_add(t, " *%g", operands[i].weight);
+                        text_add(t, " *%g", o->weight);
         }
 }
 
@@ -177,6 +305,8 @@ static void print_checks(const struct step *s, struct text *t) {
                 text_add(t, "  check_numerics");
         if (s->check_overflow)
                 text_add(t, "  check_overflow");
+        if (s->check_inputs)
+                text_add(t, "  check_inputs");
 }
 
 static void print_step(const struct plan *p, const struct step *s, struct text *t) {
@@ -185,10 +315,12 @@ static void print_step(const struct plan *p, const struct step *s, struct text *
                 text_add(t, " %s", dtype_name(s->dtype));
                 if (s->output_dtype != s->dtype)
                         text_add(t, ">%s", dtype_name(s->output_dtype));
-                text_add(t, " x%llu  ", (unsigned long long)s->count);
-                print_operands(plan_inputs(p, s), s->n_inputs, s->has_weights, t);
+                text_add(t, " x%llu", (unsigned long long)s->count);
+                print_numbers(" [", s->shape, s->n_dims, t);
+                text_add(t, "%s  ", s->n_dims ? "]" : "");
+                print_operands(p, s, 0, s->n_inputs, t);
                 text_add(t, " -> ");
-                print_operands(plan_outputs(p, s), s->n_outputs, false, t);
+                print_operands(p, s, s->n_inputs, s->n_outputs, t);
                 print_checks(s, t);
         }
         text_add(t, "\n");

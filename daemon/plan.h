@@ -29,8 +29,10 @@ struct operand {
         struct memory *memory; /* the backend's; never opened here */
         uint64_t offset_bytes; /* in it */
         uint64_t buffer;       /* id, for printing */
+        uint64_t result;       /* the same of a result object; 0: none */
         uint32_t rank;
-        double weight; /* of an input, where the step has weights */
+        double weight;     /* of an input, where the step has weights */
+        uint64_t checksum; /* of an input, where the step checks inputs: what it had when it was submitted */
 };
 
 struct step {
@@ -38,15 +40,20 @@ struct step {
         enum op op;
         enum dtype dtype, output_dtype; /* of the outputs: unspecified becomes dtype */
         enum rounding rounding;         /* MEAN of integers to their own type */
-        bool has_weights, check_numerics, check_overflow;
+        bool has_weights, check_numerics, check_overflow, check_inputs;
         uint32_t n_inputs, n_outputs;
         uint32_t first_operand; /* in plan->operands: inputs, then outputs */
         uint32_t divisor;       /* of MEAN without weights */
         double total_weight;    /* of all inputs, where the step has weights */
         uint32_t entry;         /* of the batch, for messages */
         uint64_t count;         /* elements */
-        uint64_t start_bytes;   /* where it begins in the index space; set by plan_freeze */
-        uint64_t n_bytes;       /* its share of the index space; set by plan_freeze */
+        /* Where not all operands are dense: how the elements lie, as plan_strides tells for each operand.
+         * n_dims 0: dense, all of them. */
+        uint32_t n_dims;
+        uint64_t shape[MAX_DIMS];
+        uint64_t first_stride; /* in plan->strides: n_dims for each operand */
+        uint64_t start_bytes;  /* where it begins in the index space; set by plan_freeze */
+        uint64_t n_bytes;      /* its share of the index space; set by plan_freeze */
 };
 
 struct plan {
@@ -57,6 +64,12 @@ struct plan {
         uint32_t n_steps, steps_capacity;
         struct operand *operands;
         uint32_t n_operands, operands_capacity;
+        /* [n_operands] where inputs are checked: the checksums of what was read. The one thing that workers
+         * write in a plan; each adds its part. */
+        _Atomic uint64_t *sums;
+        uint32_t sums_capacity;
+        uint64_t *strides;
+        uint32_t n_strides, strides_capacity;
         bool has_joins; /* chunks are not independent */
         bool is_frozen;
         uint64_t total_bytes; /* of the index space */
@@ -70,11 +83,24 @@ void plan_deinit(struct plan *p);
 /* Empty again; keeps its memory. */
 void plan_reset(struct plan *p);
 
-/* Appends a step with room for its operands, which the caller fills. NULL when memory is short. The pointer
- * is good until the next call. */
+/* Appends a step with room for its operands, and where it has n_dims for their strides, which the caller
+ * fills. NULL when memory is short. The pointer is good until the next call. */
 struct step *plan_add_step(struct plan *p, const struct step *step);
 struct operand *plan_inputs(const struct plan *p, const struct step *step);
 struct operand *plan_outputs(const struct plan *p, const struct step *step);
+
+/* Strides in elements, [n_dims], of an operand of a step (inputs, then outputs). */
+uint64_t *plan_strides(const struct plan *p, const struct step *step, uint32_t operand);
+/* Brings the step that was added last to its normal form, with as few dimensions as can be: those of 1 are
+ * dropped, neighbours that run on in every operand are one; none are left where all operands are dense. */
+void plan_simplify_step(struct plan *p);
+
+/* Once all steps are there: makes the sums, at 0, where one of them checks inputs. 0 or -ENOMEM. */
+int plan_begin_sums(struct plan *p) MUST_USE;
+/* After a run: the first input that was read with another checksum than it was submitted with. Inputs of
+ * weight 0 are not read. */
+bool plan_find_changed_input(
+        const struct plan *p, const struct step **ret_step, const struct operand **ret_input);
 
 /* Lays out the index space in chunks of `chunk_bytes` of each input (a multiple of 64) and sums up
  * moved_bytes. A step's share is count * element size; a JOIN has none. */
@@ -89,5 +115,6 @@ struct piece {
 /* Walks the pieces of chunk `chunk`: begin with cursor 0; false at the end. Cuts are on element borders. */
 bool plan_next_piece(const struct plan *p, uint64_t chunk, uint32_t *cursor, struct piece *ret);
 
-/* One line per step: `reduce SUM f32 x1000  R0 b1+0, R1 b1+0 -> R0 b2+0, R1 b2+0`, after a head line. */
+/* One line per step: `reduce SUM f32 x1000  R0 b1+0, R1 b1+0 -> R0 b2+0, R1 b2+0`, after a head line. With
+ * strides: `copy f32 x6 [2,3]  R0 b1+0/3,1 -> R1 b2+8/1,2`. */
 void plan_print(const struct plan *p, struct text *t);

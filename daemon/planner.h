@@ -15,9 +15,9 @@ int planner_new(struct planner **ret, uint32_t n_devices, uint64_t chunk_bytes) 
 void planner_free(struct planner *p);
 
 /* Fills `plan` (reset first). OK; INVALID with field OVERLAP, entry, rank and both ranks in the text, when an
- * output overlaps anything but the same replica's input of the same entry at equal offset and element size
- * (compared by file and range, P14), or with field OPTIONS when the weights of a MEAN are all 0; UNSUPPORTED
- * when no algorithm can do it; NO_MEMORY. *err is written on failure alone, from error_init on: the group is
- * the caller's to describe. */
+ * output overlaps anything but the same replica's input of the same entry at equal offset, strides and
+ * element size (compared by file and bytes, P14; gaps between strided elements are free), or with field
+ * OPTIONS when the weights of a MEAN are all 0; UNSUPPORTED when no algorithm can do it; NO_MEMORY. *err is
+ * written on failure alone, from error_init on: the group is the caller's to describe. */
 enum status planner_plan(
         struct planner *p, const struct problem *problem, struct plan *plan, struct error *err) MUST_USE;

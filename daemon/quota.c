@@ -12,8 +12,16 @@ struct quota_user {
         UT_hash_handle hh;
 };
 
+/* Limits of one user, other than everybody's. */
+struct override {
+        uint32_t uid;
+        uint64_t limits[N_QUOTA];
+        UT_hash_handle hh;
+};
+
 struct quotas {
         uint64_t limits[N_QUOTA], totals[N_QUOTA];
+        struct override *overrides;
         struct quota_user *users;
 };
 
@@ -25,33 +33,63 @@ const char *quota_name(enum quota quota) {
         case QUOTA_PENDING: return "pending";
         case QUOTA_GROUPS: return "groups";
         case QUOTA_RECORDER_BYTES: return "recorder-bytes";
+        case QUOTA_RESULT_BYTES: return "result-bytes";
         case N_QUOTA: break;
         }
         return "?";
 }
 
-void quotas_set_limits(struct quotas *q, const struct quota_limits *limits) {
-        q->limits[QUOTA_CONNECTIONS] = limits->connections;
-        q->limits[QUOTA_DESCRIPTORS] = limits->descriptors;
-        q->limits[QUOTA_MAPPED_BYTES] = limits->mapped_bytes;
-        q->limits[QUOTA_PENDING] = limits->pending;
-        q->limits[QUOTA_GROUPS] = limits->groups;
-        q->limits[QUOTA_RECORDER_BYTES] = limits->recorder_bytes;
+static void set_limits(uint64_t of[N_QUOTA], const struct quota_limits *limits) {
+        of[QUOTA_CONNECTIONS] = limits->connections;
+        of[QUOTA_DESCRIPTORS] = limits->descriptors;
+        of[QUOTA_MAPPED_BYTES] = limits->mapped_bytes;
+        of[QUOTA_PENDING] = limits->pending;
+        of[QUOTA_GROUPS] = limits->groups;
+        of[QUOTA_RECORDER_BYTES] = limits->recorder_bytes;
+        of[QUOTA_RESULT_BYTES] = limits->result_bytes;
 }
 
 int quotas_new(struct quotas **ret, const struct quota_limits *limits) {
         struct quotas *q = calloc(1, sizeof(*q));
         if (!q)
                 return -ENOMEM;
-        quotas_set_limits(q, limits);
+        set_limits(q->limits, limits);
         *ret = q;
         return 0;
+}
+
+static void drop_overrides(struct quotas *q) {
+        struct override *o, *tmp;
+        HASH_ITER (hh, q->overrides, o, tmp) {
+                HASH_DEL(q->overrides, o);
+                free(o);
+        }
+}
+
+void quotas_set_limits(struct quotas *q, const struct quota_limits *limits) {
+        set_limits(q->limits, limits);
+        drop_overrides(q);
+}
+
+int quotas_override(struct quotas *q, uint32_t uid, const struct quota_limits *limits) {
+        struct override *o = calloc(1, sizeof(*o));
+        if (!o)
+                return -ENOMEM;
+        o->uid = uid;
+        set_limits(o->limits, limits);
+        int is_in;
+        TABLE_ADD(q->overrides, o, uid, is_in);
+        if (is_in)
+                return 0;
+        free(o);
+        return -ENOMEM;
 }
 
 void quotas_free(struct quotas *q) {
         if (!q)
                 return;
         CHECK(!q->users);
+        drop_overrides(q);
         free(q);
 }
 
@@ -97,7 +135,7 @@ static enum status charge_take(
         enum quota quota = charge->quota;
         CHECK(!charge->user && quota < N_QUOTA);
         struct quota_user *user = user_find(q, uid);
-        uint64_t used = user ? user->used[quota] : 0, limit = q->limits[quota];
+        uint64_t used = user ? user->used[quota] : 0, limit = quota_limit(q, uid, quota);
         if (used > limit + reserve || charge->amount > limit + reserve - used)
                 return charge_refuse(err, quota, used, limit);
         if (!user && !(user = user_new(q, uid)))
@@ -124,7 +162,7 @@ enum status quota_charge_reserve(struct quotas *q, struct charge *charge, uint32
         uint64_t amount, struct error *err) {
         CHECK(!charge->user && quota < N_QUOTA);
         *charge = (struct charge){ .quota = quota, .amount = amount };
-        return charge_take(q, charge, uid, reserve_of(q->limits[quota]), err);
+        return charge_take(q, charge, uid, reserve_of(quota_limit(q, uid, quota)), err);
 }
 
 void charge_release(struct charge *charge) {
@@ -145,8 +183,11 @@ uint64_t quota_used(const struct quotas *q, uint32_t uid, enum quota quota) {
         return user ? user->used[quota] : 0;
 }
 
-uint64_t quota_limit(const struct quotas *q, enum quota quota) {
-        return q->limits[quota];
+uint64_t quota_limit(const struct quotas *q, uint32_t uid, enum quota quota) {
+        struct override *o = NULL;
+        if (q->overrides)
+                HASH_FIND(hh, q->overrides, &uid, sizeof(uid), o);
+        return o ? o->limits[quota] : q->limits[quota];
 }
 
 uint32_t quota_users(const struct quotas *q) {

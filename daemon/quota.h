@@ -22,6 +22,7 @@ enum quota {
         QUOTA_PENDING,
         QUOTA_GROUPS,
         QUOTA_RECORDER_BYTES,
+        QUOTA_RESULT_BYTES,
         N_QUOTA,
 };
 
@@ -38,10 +39,14 @@ struct charge {
 const char *quota_name(enum quota quota);
 
 int quotas_new(struct quotas **ret, const struct quota_limits *limits) MUST_USE;
-/* Other limits from now on; what is charged beyond them stays, and nothing is added to it. */
+/* Other limits from now on, for everybody: those that a user has had of its own are gone. What is charged
+ * beyond them stays, and nothing is added to it. */
 void quotas_set_limits(struct quotas *q, const struct quota_limits *limits);
 /* Every charge must have been released. */
 void quotas_free(struct quotas *q);
+
+/* This user, who has none yet, has limits of its own. 0 or -ENOMEM. */
+int quotas_override(struct quotas *q, uint32_t uid, const struct quota_limits *limits) MUST_USE;
 
 /* Charges `amount` of `quota` to `uid` in an empty *charge. STATUS_OK, STATUS_QUOTA (with name, used, limit
  * in *err) or STATUS_NO_MEMORY. `err` is touched only then, and may be NULL. */
@@ -57,7 +62,7 @@ enum status quota_charge_reserve(struct quotas *q, struct charge *charge, uint32
 void charge_release(struct charge *charge);
 
 uint64_t quota_used(const struct quotas *q, uint32_t uid, enum quota quota);
-uint64_t quota_limit(const struct quotas *q, enum quota quota);
+uint64_t quota_limit(const struct quotas *q, uint32_t uid, enum quota quota);
 /* Users with something charged. */
 uint32_t quota_users(const struct quotas *q);
 /* Fills `uids` with up to `n` of them; returns how many there are. */

@@ -16,7 +16,7 @@ struct recording {
         struct recorder *recorder;
         uint64_t group; /* its id */
         uint32_t uid, world_size;
-        char job[MAX_NAME_BYTES], name[MAX_NAME_BYTES];
+        char job[MAX_NAME_BYTES], name[MAX_NAME_BYTES], secret[MAX_SECRET_BYTES];
         uint64_t epoch, n_done, n_failed;
         uint64_t n_dropped; /* records that are not there any more, or never were */
         uint64_t last_done_ns, ended_ns;
@@ -126,6 +126,7 @@ static struct recording *make_recording(struct recorder *r, const struct group *
         };
         text_copy(rec->job, sizeof(rec->job), g->job);
         text_copy(rec->name, sizeof(rec->name), g->name);
+        text_copy(rec->secret, sizeof(rec->secret), g->secret);
         TABLE_ADD(r->by_group, rec, group, is_in);
         if (!is_in)
                 return NULL;
@@ -181,7 +182,8 @@ void recorder_add(struct recorder *r, const struct meeting *m) {
                 rec = make_recording(r, m->group);
         if (!rec)
                 return;
-        rec->epoch = m->epoch;
+        if (rec->epoch < m->epoch) /* what an older one had sealed may end later */
+                rec->epoch = m->epoch;
         rec->last_done_ns = m->done_ns;
         if (m->status == STATUS_OK)
                 rec->n_done++;
@@ -202,22 +204,28 @@ static uint64_t age(uint64_t now_ns, uint64_t then_ns) {
 
 /* The newest stands last. */
 static struct recording *find_newest(
-        const struct list *recordings, uint32_t uid, const char *job, const char *group) {
+        const struct list *recordings, const struct viewer *viewer, const char *job, const char *group) {
         for (struct list *it = recordings->prev; it != recordings; it = it->prev) {
                 struct recording *rec = list_entry(it, struct recording, link);
-                if (rec->uid == uid && strcmp(rec->job, job) == 0 && strcmp(rec->name, group) == 0)
+                if (viewer_sees(viewer, rec->uid, rec->secret) && strcmp(rec->job, job) == 0 &&
+                        strcmp(rec->name, group) == 0)
                         return rec;
         }
         return NULL;
 }
 
-struct recording *recorder_find(struct recorder *r, uint32_t uid, const char *job, const char *group) {
-        struct recording *rec = find_newest(&r->living, uid, job, group);
-        return rec ? rec : find_newest(&r->ended, uid, job, group);
+struct recording *recorder_find(
+        struct recorder *r, const struct viewer *viewer, const char *job, const char *group) {
+        struct recording *rec = find_newest(&r->living, viewer, job, group);
+        return rec ? rec : find_newest(&r->ended, viewer, job, group);
 }
 
 uint64_t recording_group(const struct recording *rec) {
         return rec->group;
+}
+
+uint64_t recording_epoch(const struct recording *rec) {
+        return rec->epoch;
 }
 
 bool recording_next(struct recording *rec, uint64_t *cursor, uint64_t now_ns, struct row_record *ret) {
@@ -233,12 +241,21 @@ bool recording_next(struct recording *rec, uint64_t *cursor, uint64_t now_ns, st
         return true;
 }
 
-struct recording *recorder_next_ended(
-        struct recorder *r, const struct recording *after, uint64_t now_ns, struct row_group *ret) {
-        struct list *next = after ? after->link.next : r->ended.next;
-        if (next == &r->ended)
+static struct recording *next_seen(
+        const struct list *recordings, const struct viewer *viewer, struct list *at) {
+        for (; at != recordings; at = at->next) {
+                struct recording *rec = list_entry(at, struct recording, link);
+                if (viewer_sees(viewer, rec->uid, rec->secret))
+                        return rec;
+        }
+        return NULL;
+}
+
+struct recording *recorder_next_ended(struct recorder *r, const struct viewer *viewer,
+        const struct recording *after, uint64_t now_ns, struct row_group *ret) {
+        struct recording *rec = next_seen(&r->ended, viewer, after ? after->link.next : r->ended.next);
+        if (!rec)
                 return NULL;
-        struct recording *rec = list_entry(next, struct recording, link);
         *ret = (struct row_group){ .job = rec->job,
                 .group = rec->name,
                 .uid = rec->uid,

@@ -13,6 +13,7 @@
 #include "base/check.h"
 #include "quota.h"
 #include "rendezvous.h"
+#include "viewer.h"
 #include "wire/message.h"
 
 #define MAX_RECORDS          4096 /* a group */
@@ -32,18 +33,22 @@ void recorder_add(struct recorder *r, const struct meeting *m);
 /* The group is over, once, behind its last recorder_add; its record stays for a while. */
 void recorder_end_group(struct recorder *r, uint64_t group_id, uint64_t now_ns);
 
-/* One recorded group. The newest with this identity when several epochs of life exist. */
+/* One recorded group that `viewer` may see. The newest of this name when there are several: lives of one
+ * group, or groups of several users or secrets. */
 struct recording;
-struct recording *recorder_find(struct recorder *r, uint32_t uid, const char *job, const char *group);
+struct recording *recorder_find(
+        struct recorder *r, const struct viewer *viewer, const char *job, const char *group);
 /* The id of its group. */
 uint64_t recording_group(const struct recording *rec);
+/* The last of its epochs that it has a record of. */
+uint64_t recording_epoch(const struct recording *rec);
 
 /* Records oldest first: *cursor begins with 0; false at the end. A cursor stays good while records are added:
  * when those behind it are gone, it goes on with the oldest. Strings and arrays of *ret are good until the
  * next call on this recorder. `bytes` is what one replica brought. */
 bool recording_next(struct recording *rec, uint64_t *cursor, uint64_t now_ns, struct row_record *ret);
 
-/* Ended groups that are still kept, for `groups`: NULL begins. Fills job, group, uid, world_size, epoch,
- * n_done, n_failed, ended, age_ns (since the end), last_done_age_ns. */
-struct recording *recorder_next_ended(
-        struct recorder *r, const struct recording *after, uint64_t now_ns, struct row_group *ret);
+/* Ended groups that are still kept and `viewer` may see, for `groups`: NULL begins. Fills job, group, uid,
+ * world_size, epoch, n_done, n_failed, ended, age_ns (since the end), last_done_age_ns. */
+struct recording *recorder_next_ended(struct recorder *r, const struct viewer *viewer,
+        const struct recording *after, uint64_t now_ns, struct row_group *ret);

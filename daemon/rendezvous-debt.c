@@ -7,8 +7,8 @@
 struct debt {
         struct list age_link, bucket_link;
         struct key key;
-        struct rankset debtors;
-        struct reason why; /* its detail is: */
+        struct rankset debtors, missing; /* who has not paid yet; who was not there */
+        struct reason why;               /* its detail is: */
         char detail[128];
         uint64_t ended_ns;
         struct charge charge; /* QUOTA_PENDING, 1 */
@@ -87,7 +87,7 @@ void debt_make(struct rendezvous *r, struct circle *c, const struct lookup *l, c
                 return;
         }
         debt->key = *key;
-        debt->debtors = *debtors;
+        debt->debtors = debt->missing = *debtors;
         debt_fill(debt, why, now_ns);
         list_append(&c->debts, &debt->age_link);
         list_append(bucket_of(c, l), &debt->bucket_link);
@@ -123,6 +123,7 @@ bool debt_pay(struct circle *c, const struct lookup *l, const struct key *key, u
                 error_init(err, STATUS_EXPIRED);
                 reason_fill(&debt->why, err);
                 err->age_ns = now_ns - debt->ended_ns;
+                err->missing = debt->missing;
         }
         strike_debtor(c, debt, rank);
         return true;

@@ -59,6 +59,7 @@ static struct rankset missing(const struct meeting *m) {
 static void describe_meeting(const struct meeting *m, struct error *err) {
         const struct half *half = first_half(m);
         group_describe(m->group, err);
+        err->epoch = m->epoch;
         err->has_key = true;
         err->key = m->key;
         err->kind = half ? half->signature.kind : KIND_UNSPECIFIED;
@@ -66,15 +67,13 @@ static void describe_meeting(const struct meeting *m, struct error *err) {
         err->missing = missing(m);
 }
 
-/* Bounded, for one death may end as many meetings as a user may have pending. */
-static struct error *error_new(struct rendezvous *r) {
+struct error *error_new(struct rendezvous *r) {
         struct error *err = r->n_errors < MAX_ERRORS ? malloc(sizeof(*err)) : NULL;
         if (err)
                 r->n_errors++;
         return err;
 }
 
-/* NULL when memory is short: the status alone is told then. */
 static struct error *make_error(
         struct rendezvous *r, const struct meeting *m, const struct reason *why, uint64_t now_ns) {
         struct error *err = error_new(r);
@@ -107,6 +106,8 @@ static void conclude(
 
 /* Whoever was refused has used the key; who aborted without a half has not. */
 static struct rankset debtors_of(const struct meeting *m, const struct reason *why) {
+        if (why->status == STATUS_DRAINING)
+                return (struct rankset){ { 0 } }; /* nobody will come any more */
         struct rankset debtors = rankset_minus(&m->group->alive, &m->have);
         if (why->status == STATUS_PEER_REFUSED)
                 rankset_remove(&debtors, (unsigned int)why->rank);
@@ -125,12 +126,13 @@ void meeting_end(struct rendezvous *r, struct meeting *m, const struct reason *w
         stall_check(r, c, now_ns);
 }
 
+/* Not to those who have joined since it was sealed. */
 static void note_finished(const struct meeting *m, uint64_t now_ns) {
         struct group *g = m->group;
         g->last_done_ns = now_ns;
         rankset_for_each (rank, &m->have) {
                 struct member *member = &g->members[rank];
-                if (member->state != MEMBER_ALIVE)
+                if (member->state != MEMBER_ALIVE || member->first_epoch > m->epoch)
                         continue;
                 member->has_last = true;
                 member->last_key = m->key;

@@ -1,6 +1,8 @@
 /* Members that go: by leave, or with the end of their session. */
 #include "rendezvous-internal.h"
 
+#include <string.h>
+
 /* --- one member --- */
 
 struct departure {
@@ -12,20 +14,25 @@ struct departure {
 
 /* Marks it, and takes it out of whatever counts the alive; its meetings are looked at by circle_go_on, when
  * all who go are marked. The first of a circle puts that in `circles`. */
-static void member_go(
-        struct rendezvous *r, struct member *m, const struct departure *how, struct list *circles) {
+static void member_go(struct rendezvous *r, struct member *m, const struct departure *how,
+        struct list *circles, struct outcome *out) {
         struct circle *c = circle_of(m->group);
+        bool is_newcomer = m->state == MEMBER_JOINING && c->group.state != GROUP_FORMING;
         member_end_busy(r, m, how->now_ns);
+        c->n_alive -= m->state == MEMBER_ALIVE;
         m->state = how->state;
         m->loss = how->loss;
         m->lost_ns = how->now_ns;
         text_copy(m->why, sizeof(m->why), how->why ? how->why : "");
+        reform_drop(r, m, how->now_ns, out);
         list_unlink(&m->session_link);
         list_unlink(&m->outcome_link);
         rankset_remove(&c->group.alive, m->rank);
-        rankset_add(&c->gone, m->rank);
+        if (!is_newcomer)
+                rankset_add(&c->gone, m->rank);
         c->n_present--;
-        outcome_put(circles, &c->gone_link);
+        if (list_is_empty(&c->gone_link))
+                list_append(circles, &c->gone_link);
 }
 
 /* --- a group that fails --- */
@@ -43,11 +50,21 @@ static struct reason loss_reason(const struct group *g, const struct rankset *go
         };
 }
 
+static void note_loss(struct group *g, const struct rankset *gone, uint64_t now_ns) {
+        uint32_t rank = (uint32_t)rankset_next(gone, 0);
+        const struct member *m = &g->members[rank];
+        g->lost_rank = (int32_t)rank;
+        g->loss = m->loss;
+        g->lost_ns = m->lost_ns;
+        memcpy(g->lost_why, m->why, sizeof(g->lost_why));
+        group_report(g, rank, now_ns, &g->lost);
+}
+
 static void circle_fail(struct rendezvous *r, struct circle *c, uint64_t now_ns, struct outcome *out) {
         struct group *g = &c->group;
         struct reason why = loss_reason(g, &c->gone, now_ns);
         g->state = GROUP_FAILED;
-        g->lost_rank = why.rank;
+        note_loss(g, &c->gone, now_ns);
         debts_drop(c);
         list_for_each_safe (it, tmp, &g->meetings) {
                 struct meeting *m = list_entry(it, struct meeting, group_link);
@@ -160,24 +177,26 @@ static void circle_lose_joiner(struct rendezvous *r, struct circle *c, uint64_t 
         circle_unform(r, c, &c->gone, now_ns, out);
 }
 
+/* WHOLE, and members that were alive are gone. */
+static void circle_lose(
+        struct rendezvous *r, struct circle *c, const struct departure *how, struct outcome *out) {
+        if (how->state == MEMBER_LEFT || c->group.on_death == ON_DEATH_SHRINK)
+                circle_strike(r, c, how->now_ns, out);
+        else
+                circle_fail(r, c, how->now_ns, out);
+}
+
 static void circle_go_on(
         struct rendezvous *r, struct circle *c, const struct departure *how, struct outcome *out) {
-        debts_forgive(c, &c->gone);
-        switch (c->group.state) {
-        case GROUP_FORMING: circle_lose_joiner(r, c, how->now_ns, out); break;
-        case GROUP_WHOLE:
-                if (how->state == MEMBER_LEFT || c->group.on_death == ON_DEATH_SHRINK)
-                        circle_strike(r, c, how->now_ns, out);
+        if (c->group.state == GROUP_FORMING) {
+                circle_lose_joiner(r, c, how->now_ns, out);
+        } else {
+                if (c->group.state == GROUP_WHOLE && !rankset_is_empty(&c->gone))
+                        circle_lose(r, c, how, out);
+                if (c->n_present == 0)
+                        circle_end(r, c, out);
                 else
-                        circle_fail(r, c, how->now_ns, out);
-                if (c->n_present == 0)
-                        circle_end(r, c, out);
-                break;
-        case GROUP_FAILED:
-                if (c->n_present == 0)
-                        circle_end(r, c, out);
-                break;
-        case GROUP_ENDED: break;
+                        circle_try_reform(r, c, how->now_ns, out);
         }
         c->gone = (struct rankset){ { 0 } };
 }
@@ -187,7 +206,11 @@ static void all_go(
         struct list circles, *link;
         list_init(&circles);
         while ((link = list_take_first(members)))
-                member_go(r, list_entry(link, struct member, session_link), how, &circles);
+                member_go(r, list_entry(link, struct member, session_link), how, &circles, out);
+        list_for_each (it, &circles) { /* in all of them first: what goes on may need the room for new ones */
+                struct circle *c = list_entry(it, struct circle, gone_link);
+                debts_forgive(c, &c->gone);
+        }
         while ((link = list_take_first(&circles)))
                 circle_go_on(r, list_entry(link, struct circle, gone_link), how, out);
 }
@@ -231,4 +254,38 @@ void rendezvous_lose(struct rendezvous *r, uint64_t session, enum loss loss, con
         struct outcome *out) {
         party_goes(r, session,
                 &(struct departure){ .state = MEMBER_LOST, .loss = loss, .why = why, .now_ns = now_ns }, out);
+}
+
+/* --- tuttid goes --- */
+
+#define DRAIN_DETAIL "tuttid is being stopped and takes nothing new"
+
+static void circle_drain(struct rendezvous *r, struct circle *c, uint64_t now_ns, struct outcome *out) {
+        list_for_each_safe (it, tmp, &c->group.meetings) {
+                struct meeting *m = list_entry(it, struct meeting, group_link);
+                if (m->state != MEETING_GATHERING)
+                        continue;
+                meeting_end(r, m,
+                        &(struct reason){ .status = STATUS_DRAINING,
+                                .entry = -1,
+                                .rank = -1,
+                                .age_ns = now_ns - m->first_ns,
+                                .detail = DRAIN_DETAIL },
+                        now_ns, out);
+        }
+}
+
+void rendezvous_drain(struct rendezvous *r, uint64_t now_ns, struct outcome *out) {
+        struct group *next, *g = rendezvous_next_group(r, NULL);
+        for (; g; g = next) {
+                struct circle *c = circle_of(g);
+                next = rendezvous_next_group(r, g);
+                if (g->state != GROUP_FORMING) {
+                        circle_drain(r, c, now_ns, out);
+                        continue;
+                }
+                error_init(c->failure, STATUS_DRAINING);
+                error_set_detail(c->failure, DRAIN_DETAIL);
+                circle_unform(r, c, NULL, now_ns, out);
+        }
 }

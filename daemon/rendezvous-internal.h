@@ -7,6 +7,7 @@
  *   rendezvous-end.c      how a meeting ends, and what its members are told
  *   rendezvous-debt.c     what a collective that ended leaves to those who were not there
  *   rendezvous-gone.c     leave and loss
+ *   rendezvous-reform.c   newcomers, rejoin, shrink: how a new epoch begins
  *   rendezvous-time.c     busy, deadlines, stalls */
 #pragma once
 
@@ -37,11 +38,13 @@ struct circle {
         struct identity identity;
         UT_hash_handle hh;     /* by identity, until ENDED */
         struct list all_link;  /* in rendezvous.groups, after ENDED in rendezvous.over */
+        uint64_t first_epoch;  /* of this group: one more than is remembered of those before it */
         struct error *failure; /* while FORMING and when it failed to form: room for the reason */
         int32_t deadline_rank; /* whose join deadline is set */
         uint32_t n_present;    /* members that are JOINING or ALIVE */
+        uint32_t n_alive;      /* members that are ALIVE: as many halves seal a meeting */
         struct rankset busy;   /* of the alive */
-        struct rankset gone;   /* during one loss: who goes */
+        struct rankset gone;   /* during one loss: who goes, newcomers aside */
         struct list gone_link;
         struct list ended;         /* struct meeting.group_link: not released yet */
         struct list pool;          /* struct meeting.group_link: to be used again */
@@ -63,11 +66,11 @@ struct rendezvous {
         struct party *parties;
         struct meeting *meetings; /* GATHERING and SEALED, by group and key; never empty: */
         struct meeting sentinel;
-        size_t n_circles, n_members, n_meetings; /* that exist: what the heaps have room for */
-        struct heap deadlines, busy_ends, join_deadlines, stalls;
+        size_t n_circles, n_members, n_meetings, n_reforms; /* that exist: what the heaps have room for */
+        struct heap deadlines, busy_ends, join_deadlines, reform_deadlines, stalls;
         struct list halves[N_HALF_CLASSES]; /* pools */
         size_t pooled_bytes;
-        uint32_t n_errors; /* held by ended meetings */
+        uint32_t n_errors; /* held by ended meetings and reforms */
 };
 
 static inline struct circle *circle_of(struct group *g) {
@@ -127,6 +130,20 @@ void circle_join_deadline(struct rendezvous *r, struct circle *c, uint64_t now_n
 void circle_end(struct rendezvous *r, struct circle *c, struct outcome *out);
 /* With all that is left in it. */
 void circle_free(struct rendezvous *r, struct circle *c);
+/* Its rank is free as if nobody had ever taken it. */
+void member_forget(struct rendezvous *r, struct member *m);
+
+/* --- rendezvous-reform.c --- */
+
+/* The member's wish; false when memory is short. */
+bool reform_begin(struct rendezvous *r, struct member *m, const struct reform_ask *ask, uint64_t now_ns);
+/* Its wish goes, and nobody is told. */
+void reform_forget(struct rendezvous *r, struct member *m);
+/* The member goes: its wish goes with it, and who left (not who is lost) is told LEFT. */
+void reform_drop(struct rendezvous *r, struct member *m, uint64_t now_ns, struct outcome *out);
+void reform_expire(struct rendezvous *r, struct reform *reform, uint64_t now_ns, struct outcome *out);
+/* Somebody has called, come or gone: is that what the others have waited for? */
+void circle_try_reform(struct rendezvous *r, struct circle *c, uint64_t now_ns, struct outcome *out);
 
 /* --- rendezvous-seal.c --- */
 
@@ -162,6 +179,9 @@ void reason_fill(const struct reason *why, struct error *err);
 /* A GATHERING meeting is ENDED for all, in `ended`; debts for those who are not there. */
 void meeting_end(struct rendezvous *r, struct meeting *m, const struct reason *why, uint64_t now_ns,
         struct outcome *out);
+/* Bounded, for one death may end as many meetings as a user may have pending; NULL at the bound, and when
+ * memory is short: the status alone is told then. Counted in n_errors until it is freed. */
+struct error *error_new(struct rendezvous *r);
 /* Job, group, epoch, world size, key and kind, and a rank where none is named. */
 void describe_half(const struct member *member, const struct half *half, struct error *err);
 

@@ -106,6 +106,7 @@ static void circle_init(struct circle *c, const struct join *join, uint64_t now_
         g->created_ns = now_ns;
         g->lost_rank = -1;
         c->deadline_rank = -1;
+        c->first_epoch = join->last_epoch + 1;
         list_init(&g->meetings);
         c->oldest = &g->meetings;
         list_init(&g->outcome_link);
@@ -210,15 +211,6 @@ static enum status check_is_free(const struct circle *c, const struct join *join
         const struct group *g = &c->group;
         if (is_present(&g->members[join->ask.rank]))
                 return error_set(err, STATUS_BUSY, FIELD_RANK, "rank %u is taken", join->ask.rank);
-        if (g->state == GROUP_FAILED)
-                return error_set(err, STATUS_BUSY, FIELD_GROUP,
-                        "the group has lost R%d; it can be formed anew when its other members are gone",
-                        g->lost_rank);
-        if (g->state != GROUP_FORMING)
-                return error_set(err, STATUS_BUSY, FIELD_GROUP,
-                        "the group goes on without R%u; it can be formed anew when its other members are "
-                        "gone",
-                        join->ask.rank);
         return STATUS_OK;
 }
 
@@ -261,14 +253,15 @@ static void member_init(struct member *m, struct circle *c, const struct join *j
         list_init(&m->session_link);
 }
 
-/* NULL when memory is short: then the rank is free as before. */
+/* In the place of whoever had the rank before. NULL when memory is short: then the rank is free. */
 static struct member *member_new(struct rendezvous *r, struct circle *c, const struct join *join) {
         if (heap_reserve(&r->busy_ends, r->n_members + 1) < 0)
                 return NULL;
+        struct member *m = &c->group.members[join->ask.rank];
+        member_forget(r, m);
         struct party *party = party_get(r, join->session);
         if (!party)
                 return NULL;
-        struct member *m = &c->group.members[join->ask.rank];
         member_init(m, c, join);
         m->id = r->last_id + 1;
         int is_in;
@@ -302,12 +295,33 @@ static void circle_form(struct rendezvous *r, struct circle *c, struct outcome *
         free(c->failure);
         c->failure = NULL;
         g->state = GROUP_WHOLE;
-        g->epoch = 1;
+        g->epoch = c->first_epoch;
         g->next_number = 1;
         g->alive = rankset_first(g->world_size);
-        for (uint32_t rank = 0; rank < g->world_size; rank++)
+        c->n_alive = g->world_size;
+        for (uint32_t rank = 0; rank < g->world_size; rank++) {
                 g->members[rank].state = MEMBER_ALIVE;
+                g->members[rank].first_epoch = g->epoch;
+        }
         outcome_put(&out->formed, &g->outcome_link);
+}
+
+/* It waits until the group is formed anew; false when memory is short, and the rank is free again. */
+static bool circle_admit_newcomer(struct rendezvous *r, struct circle *c, const struct join *join,
+        uint64_t now_ns, struct outcome *out) {
+        struct member *m = &c->group.members[join->ask.rank];
+        const struct reform_ask ask = { .session = join->session,
+                .request = join->request,
+                .membership = m->id,
+                .kind = REFORM_JOIN,
+                .timeout_ns = join->ask.join_timeout_ns };
+        if (!reform_begin(r, m, &ask, now_ns)) {
+                c->n_present--;
+                member_forget(r, m);
+                return false;
+        }
+        circle_try_reform(r, c, now_ns, out);
+        return true;
 }
 
 /* false when memory is short. */
@@ -315,6 +329,8 @@ static bool circle_admit(struct rendezvous *r, struct circle *c, const struct jo
         struct outcome *out) {
         if (!member_new(r, c, join))
                 return false;
+        if (c->group.state != GROUP_FORMING)
+                return circle_admit_newcomer(r, c, join, now_ns, out);
         circle_set_deadline(r, c, join, now_ns);
         if (c->n_present == c->group.world_size)
                 circle_form(r, c, out);
@@ -406,14 +422,18 @@ void rendezvous_forget(struct rendezvous *r, struct group *g) {
         circle_free(r, circle_of(g));
 }
 
-static void member_free(struct rendezvous *r, struct member *m) {
+void member_forget(struct rendezvous *r, struct member *m) {
+        if (m->state == MEMBER_ABSENT)
+                return;
         struct party *party = party_find(r, m->session);
         heap_set(&r->busy_ends, &m->busy_end, ALARM_NEVER);
+        reform_forget(r, m);
         list_unlink(&m->outcome_link);
         list_unlink(&m->session_link);
         party_drop(r, party);
         HASH_DEL(r->members, m);
         r->n_members--;
+        *m = (struct member){ 0 };
 }
 
 static void free_meetings(struct rendezvous *r, struct circle *c) {
@@ -434,8 +454,7 @@ void circle_free(struct rendezvous *r, struct circle *c) {
         if (g->state != GROUP_ENDED)
                 circle_retire(r, c);
         for (uint32_t rank = 0; rank < g->world_size; rank++)
-                if (g->members[rank].state != MEMBER_ABSENT)
-                        member_free(r, &g->members[rank]);
+                member_forget(r, &g->members[rank]);
         free(c->debt_buckets);
         list_unlink(&c->all_link);
         list_unlink(&g->outcome_link);

@@ -33,7 +33,8 @@ static bool half_differs(const struct meeting *m, const struct half *half) {
                 return m->n_halves > 1;
         if (half->signature.n_entries > DIGEST_ENTRIES &&
                 reference->signature.n_entries == half->signature.n_entries)
-                return signature_compare_heads(&reference->signature, &half->signature) != FIELD_UNSPECIFIED ||
+                return signature_compare_heads(&reference->signature, &half->signature) !=
+                               FIELD_UNSPECIFIED ||
                        !sip_is_equal(&reference->digest, &half->digest);
         return signature_compare(&reference->signature, reference->entries, &half->signature, half->entries,
                        &entry) != FIELD_UNSPECIFIED;
@@ -137,7 +138,7 @@ static void seal(struct rendezvous *r, struct meeting *m, uint64_t now_ns, struc
 
 void meeting_settle(struct rendezvous *r, struct meeting *m, uint64_t now_ns, struct outcome *out) {
         struct circle *c = circle_of(m->group);
-        if (m->n_halves < c->n_present)
+        if (m->n_halves < c->n_alive)
                 return;
         struct difference d = meeting_difference(m);
         if (d.field == FIELD_UNSPECIFIED) {

@@ -35,15 +35,13 @@ static enum status check_not_failed(
         const struct group *g = a->member->group;
         if (g->state != GROUP_FAILED)
                 return STATUS_OK;
-        const struct member *lost = &g->members[g->lost_rank];
-        struct rankset about = { { 0 } };
         refuse_half(a, half, STATUS_REPLICA_LOST, FIELD_UNSPECIFIED, err);
-        rankset_add(&about, lost->rank);
-        group_add_reports(g, &about, now_ns, err);
+        err->replicas[err->n_replicas++] = g->lost;
+        err->replicas[0].last_age_ns += g->lost.has_last ? now_ns - g->lost_ns : 0;
         err->rank = g->lost_rank;
-        err->loss = lost->loss;
-        err->age_ns = now_ns - lost->lost_ns;
-        error_set_detail(err, "%s", lost->why);
+        err->loss = g->loss;
+        err->age_ns = now_ns - g->lost_ns;
+        error_set_detail(err, "%s", g->lost_why);
         return STATUS_REPLICA_LOST;
 }
 

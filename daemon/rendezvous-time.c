@@ -190,7 +190,8 @@ static void meeting_expire(struct rendezvous *r, struct meeting *m, uint64_t now
 }
 
 static struct heap *first_heap(struct rendezvous *r) {
-        struct heap *heaps[] = { &r->busy_ends, &r->deadlines, &r->join_deadlines, &r->stalls };
+        struct heap *heaps[] = { &r->busy_ends, &r->deadlines, &r->join_deadlines, &r->reform_deadlines,
+                &r->stalls };
         struct heap *first = heaps[0];
         for (size_t i = 1; i < ARRAY_SIZE(heaps); i++)
                 if (heap_next_ns(heaps[i]) < heap_next_ns(first))
@@ -199,7 +200,8 @@ static struct heap *first_heap(struct rendezvous *r) {
 }
 
 uint64_t rendezvous_next_ns(const struct rendezvous *r) {
-        const struct heap *heaps[] = { &r->busy_ends, &r->deadlines, &r->join_deadlines, &r->stalls };
+        const struct heap *heaps[] = { &r->busy_ends, &r->deadlines, &r->join_deadlines, &r->reform_deadlines,
+                &r->stalls };
         uint64_t next_ns = ALARM_NEVER;
         for (size_t i = 0; i < ARRAY_SIZE(heaps); i++)
                 if (heap_next_ns(heaps[i]) < next_ns)
@@ -220,6 +222,8 @@ static void ring(struct rendezvous *r, struct heap *heap, uint64_t now_ns, struc
         else if (heap == &r->join_deadlines)
                 circle_join_deadline(
                         r, circle_of(list_entry(alarm, struct group, join_deadline)), now_ns, out);
+        else if (heap == &r->reform_deadlines)
+                reform_expire(r, list_entry(alarm, struct reform, deadline), now_ns, out);
         else
                 stall_fire(r, circle_of(list_entry(alarm, struct group, stall)), now_ns, out);
 }

@@ -12,13 +12,14 @@ void outcome_init(struct outcome *o) {
         list_init(&o->ejected);
         list_init(&o->stalled);
         list_init(&o->struck);
+        list_init(&o->answered);
         list_init(&o->over);
 }
 
 bool outcome_is_empty(const struct outcome *o) {
         return list_is_empty(&o->sealed) && list_is_empty(&o->ended) && list_is_empty(&o->formed) &&
                list_is_empty(&o->unformed) && list_is_empty(&o->ejected) && list_is_empty(&o->stalled) &&
-               list_is_empty(&o->struck) && list_is_empty(&o->over);
+               list_is_empty(&o->struck) && list_is_empty(&o->answered) && list_is_empty(&o->over);
 }
 
 void outcome_put(struct list *list, struct list *link) {
@@ -63,6 +64,7 @@ int rendezvous_new(
         heap_init(&r->deadlines);
         heap_init(&r->busy_ends);
         heap_init(&r->join_deadlines);
+        heap_init(&r->reform_deadlines);
         heap_init(&r->stalls);
         if (!make_table(r)) {
                 free(r);
@@ -95,6 +97,7 @@ void rendezvous_free(struct rendezvous *r) {
         heap_deinit(&r->deadlines);
         heap_deinit(&r->busy_ends);
         heap_deinit(&r->join_deadlines);
+        heap_deinit(&r->reform_deadlines);
         heap_deinit(&r->stalls);
         HASH_DEL(r->meetings, &r->sentinel);
         free(r);
@@ -164,10 +167,12 @@ uint32_t secret_hash(const struct rendezvous *r, const void *data, size_t n) {
         return (uint32_t)sip_hash(r->settings.hash_seed, data, n);
 }
 
-/* A number has 16 bytes, a name more: the two never collide. */
+/* A number has no name, and a name has a byte at least: the two never collide. With the epoch, for what an
+ * older one has sealed may still run. */
 void lookup_make(
         const struct rendezvous *r, const struct group *g, const struct key *key, struct lookup *ret) {
         ret->key.group = g->id;
+        ret->key.epoch = g->epoch;
         ret->key.sequence = key->n_bytes ? 0 : key->sequence;
         memcpy(ret->key.name, key->bytes, key->n_bytes);
         ret->n_bytes = (uint32_t)offsetof(struct meeting_key, name) + key->n_bytes;

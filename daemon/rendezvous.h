@@ -32,7 +32,10 @@
  * without having submitted; not the one whose half was refused. One record (key, reason, debtors) per ended
  * collective; 4,096 a group, then the oldest record's debtors are ejected as out of step. The record is
  * charged to the group's uid (QUOTA_PENDING, 1); when that or memory fails, its own debtors are ejected. A
- * FAILED group makes none, its records go. A member's debts go with it. */
+ * FAILED group makes none, its records go, and so do those of an older epoch. A member's debts go with it.
+ *
+ * A new epoch (group.h shows when) ends what the old one gathers with REPLICA_LOST for
+ * all. What is SEALED runs to its end; its key is free in the new epoch. */
 #pragma once
 
 #include <stdbool.h>
@@ -45,10 +48,9 @@
 #include "model/signature.h"
 #include "quota.h"
 
-#define MAX_DEBT_RECORDS 4096
-#define MAX_GROUP_MEETINGS                                                                                   \
-        16384 /* of one group that are not ended: what one death may have to end at once                     \
-               */
+#define MAX_DEBT_RECORDS   4096
+#define MAX_GROUP_MEETINGS 16384 /* of one group that are not ended: what one death may have to end at once  \
+                                  */
 
 struct rendezvous;
 
@@ -67,6 +69,7 @@ struct half {
         uint64_t timeout_ns;   /* of the call; 0: none */
         struct entry *entries; /* [signature.n_entries] */
         uint32_t capacity;     /* of entries */
+        struct result *object; /* the conductor's: the one that its outputs name, or NULL */
         uint64_t held_ns;      /* waited for its buffers before it was submitted; its deadline counts it */
         uint32_t n_checked;    /* entries that the conductor has looked at */
         struct sip digest;     /* of the first n_digested entries, where there are many */
@@ -83,7 +86,7 @@ struct half {
 };
 
 struct meeting_key {
-        uint64_t group, sequence;
+        uint64_t group, epoch, sequence;
         char name[MAX_KEY_BYTES];
 };
 
@@ -110,7 +113,9 @@ struct meeting {
                                 when  4,096 that were not released hold one: then `status` alone tells */
         struct alarm deadline;
         struct list group_link, outcome_link;
-        void *task;        /* the conductor's, while SEALED */
+        void *task;    /* the conductor's, while SEALED */
+        bool has_slot; /* the conductor's: of the result object that the halves name */
+        uint32_t slot;
         UT_hash_handle hh; /* by group and key */
         struct meeting_key hash_key;
         uint32_t hash_key_bytes;
@@ -122,7 +127,8 @@ struct outcome {
         struct list sealed;   /* struct meeting.outcome_link: run it */
         struct list ended;    /* struct meeting.outcome_link: tell every half's session status and error, then
                                  rendezvous_release */
-        struct list formed;   /* struct group.outcome_link: answer every member's join with OK */
+        struct list formed;   /* struct group.outcome_link: a new epoch has begun. Answer the join_request of
+                                 every member that is ALIVE with OK */
         struct list unformed; /* struct group.outcome_link: answer every JOINING member's join with
                                  rendezvous_group_failure, then rendezvous_forget */
         struct list ejected;  /* struct member.outcome_link: end its session; `why` says it */
@@ -130,6 +136,8 @@ struct outcome {
         struct list struck;   /* struct half.pool_link: its replica is gone, its collective goes on without.
                                  Tell its session LEFT if it is still there, give its leases back, then
                                  rendezvous_half_free */
+        struct list answered; /* struct reform.outcome_link: tell its session status and error, then
+                                 rendezvous_reform_free */
         struct list over;     /* struct group.outcome_link: ENDED, nothing refers to it. Note its end, then
                                  rendezvous_forget */
 };
@@ -150,14 +158,16 @@ void rendezvous_free(struct rendezvous *r);
 struct join {
         uint64_t session, request;
         uint32_t uid, pid;
+        uint64_t last_epoch; /* that is remembered of a group of this name which has ended; 0: none */
         struct msg_join ask; /* strings may go after the call */
 };
 
 /* Takes a rank in (uid, secret, job, group), which is made when it is not there. OK: the join waits, and
- * `formed` or `unformed` will tell. INVALID (empty or long names or control bytes in them, rank outside the
- * world, world outside 1..1024), UNSUPPORTED (unknown policies), MISMATCH (world size, on_death, on_leave:
- * newcomer alone), BUSY (rank taken: err->replicas names the pid; or the group is whole, failed or shrunk),
- * QUOTA, NO_MEMORY. Here and below *err is written on failure alone, and needs no initialising. */
+ * `formed` or `unformed` will tell; where the group has been whole before, it waits until that is formed
+ * anew, and `formed` or `answered` will tell. INVALID (empty or long names or control bytes in them, rank
+ * outside the world, world outside 1..1024), UNSUPPORTED (unknown policies), MISMATCH (world size, on_death,
+ * on_leave: newcomer alone), BUSY (rank taken: err->replicas names the pid), QUOTA, NO_MEMORY. Here and below
+ * *err is written on failure alone, and needs no initialising. */
 enum status rendezvous_join(struct rendezvous *r, const struct join *join, uint64_t now_ns,
         struct outcome *out, struct error *err) MUST_USE;
 
@@ -174,9 +184,28 @@ enum status rendezvous_leave(struct rendezvous *r, uint64_t session, uint64_t me
  * counts as lost (its group cannot become whole). */
 void rendezvous_leave_all(struct rendezvous *r, uint64_t session, uint64_t now_ns, struct outcome *out);
 
+struct reform_ask {
+        uint64_t session, request, membership;
+        enum reform_kind kind; /* REJOIN or SHRINK */
+        uint64_t timeout_ns;   /* 0: tuttid's join timeout */
+};
+
+/* The member wishes the group to be formed anew: with newcomers in all free ranks, or without them. OK: it
+ * waits, and `formed` or `answered` will tell. NOT_FOUND, LEFT, REPLICA_LOST as everywhere; ALREADY_PENDING
+ * (it waits in such a call already), NO_MEMORY. A member that calls is not busy any more. */
+enum status rendezvous_reform(struct rendezvous *r, const struct reform_ask *ask, uint64_t now_ns,
+        struct outcome *out, struct error *err) MUST_USE;
+
+/* One of `answered`, or NULL. */
+void rendezvous_reform_free(struct rendezvous *r, struct reform *reform);
+
 /* The session has ended: every membership of it ends by `loss`, by the group's on_death. */
 void rendezvous_lose(struct rendezvous *r, uint64_t session, enum loss loss, const char *why, uint64_t now_ns,
         struct outcome *out);
+
+/* tuttid is being stopped: what gathers ends with DRAINING for all, without debts, and forming groups do.
+ * What is sealed runs to its end. */
+void rendezvous_drain(struct rendezvous *r, uint64_t now_ns, struct outcome *out);
 
 /* The membership, of any state, when it is this session's; else NULL. */
 struct member *rendezvous_find_member(struct rendezvous *r, uint64_t session, uint64_t membership);
@@ -238,7 +267,8 @@ void rendezvous_release(struct rendezvous *r, struct meeting *m, struct outcome 
 
 /* The next instant at which rendezvous_expire has something to do; ALARM_NEVER: none. */
 uint64_t rendezvous_next_ns(const struct rendezvous *r);
-/* Deadlines of meetings (TIMEOUT) and of forming groups, ends of busy, stalls. A stalled group is in
+/* Deadlines of meetings (TIMEOUT), of forming groups and of those who wait for one to be formed anew, ends of
+ * busy, stalls. A stalled group is in
  * `stalled` once per stall_warn. */
 void rendezvous_expire(struct rendezvous *r, uint64_t now_ns, struct outcome *out);
 

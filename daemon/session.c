@@ -103,8 +103,8 @@ void session_mark(struct sessions *s, struct session *session, enum session_even
         if (c->is_closing)
                 return;
         session->events |= event;
-        list_unlink(&c->ready_link);
-        turns_put(&s->ready, session->uid, &c->ready_link);
+        if (list_is_empty(&c->ready_link)) /* who waits for its turn keeps its place */
+                turns_put(&s->ready, session->uid, &c->ready_link);
         doorbell_ring(&s->bell);
 }
 
@@ -230,7 +230,7 @@ static struct connection *connection_new(struct sessions *s, const struct ucred 
         c->sessions = s;
         c->socket = c->pidfd = -1;
         c->session.id = ++s->last_id;
-        c->session.uid = peer->uid;
+        c->session.uid = c->session.viewer.uid = peer->uid;
         c->session.pid = peer->pid > 0 ? (uint32_t)peer->pid : 0;
         list_init(&c->outgoing);
         list_init(&c->ready_link);
@@ -456,8 +456,12 @@ void session_set_page(struct session *session, uint64_t request, uint64_t collec
         if (!c->page)
                 return;
         struct page_slot *slot = &c->page[request % STATUS_PAGE_SLOTS];
-        atomic_store_explicit(&slot->request, request, memory_order_relaxed);
-        atomic_store_explicit(&slot->collective, collective, memory_order_relaxed);
+        /* A slot that changes hands must never show the new request with the old one's `done`, wherever we
+         * are killed. */
+        if (atomic_load_explicit(&slot->request, memory_order_relaxed) != request)
+                atomic_store_explicit(&slot->state, PAGE_FREE, memory_order_relaxed);
+        atomic_store_explicit(&slot->request, request, memory_order_release);
+        atomic_store_explicit(&slot->collective, collective, memory_order_release);
         atomic_store_explicit(&slot->state, (uint32_t)state, memory_order_release);
 }
 

@@ -15,6 +15,7 @@
 #include "doorbell.h"
 #include "model/error.h"
 #include "quota.h"
+#include "viewer.h"
 #include "wire/channel.h"
 #include "wire/message.h"
 
@@ -33,22 +34,23 @@ enum session_event {
 
 struct session {
         uint64_t id;
-        uint32_t uid, pid;   /* pid 0: not visible from here */
-        bool is_greeted;     /* hello was answered */
-        bool is_leaving;     /* it said goodbye: EOF needs no explanation, and does not linger */
-        char process[32];    /* the program's name, as it says */
-        unsigned int events; /* enum session_event; taken with session_take_events */
+        uint32_t uid, pid;    /* pid 0: not visible from here */
+        bool is_greeted;      /* hello was answered */
+        bool is_leaving;      /* it said goodbye: EOF needs no explanation, and does not linger */
+        char process[32];     /* the program's name, as it says */
+        struct viewer viewer; /* what it may see; is_admin is the conductor's to say */
+        unsigned int events;  /* enum session_event; taken with session_take_events */
         /* The conductor's notes on this connection. */
         struct half *assembly; /* a submission whose parts are coming */
         uint32_t n_assembled;
         uint32_t n_unfinished; /* submissions that rendezvous has: each needs a slot of the status page */
         uint64_t discarded;    /* request whose further parts are ignored; 0: none */
-        /* A submission that waits for an import, or whose many entries are looked at in slices; reading stands
-         * still. */
+        /* A submission that waits for an import, or whose many entries are looked at in slices; reading
+         * stands still. */
         struct half *held;
         uint64_t held_since_ns; /* 0: nothing is held */
-        struct query *query; /* an answer under way; reading stands still */
-        char eject_why[160]; /* not empty: to be ended at the end of this turn */
+        struct query *query;    /* an answer under way; reading stands still */
+        char eject_why[160];    /* not empty: to be ended at the end of this turn */
         enum status eject_status;
         struct list eject_link;
 };

@@ -17,11 +17,21 @@ enum ctl_exit {
 
 enum ctl_operand { CTL_OPERAND_NONE, CTL_OPERAND_OPTIONAL, CTL_OPERAND_REQUIRED };
 
+/* Options of a query beyond --json and --socket; and whether it is called without a connection. */
+enum ctl_takes {
+        CTL_TAKES_SVG = 1,
+        CTL_TAKES_LAST = 2,
+        CTL_TAKES_INTERVAL = 4,
+        CTL_CONNECTS_ITSELF = 8,
+};
+
 struct query;
 
 struct command {
         const char *name, *usage, *summary, *help;
+        const char *options; /* in the words of a usage line, where usage does not name them; else NULL */
         enum ctl_operand operand;
+        unsigned int takes; /* of enum ctl_takes */
         /* Exactly one of the two: a query is called with a connection, main with its arguments (argv[0] is
          * the command's name). Both return the exit code. */
         int (*query)(struct query *q);
@@ -29,7 +39,8 @@ struct command {
 };
 
 extern const struct command command_run, command_status, command_groups, command_health, command_stats,
-        command_dump, command_quota;
+        command_dump, command_quota, command_trace, command_doctor, command_replicas, command_buffers,
+        command_top;
 
 void command_print_help(const struct command *self, FILE *out);
 /* "tuttictl NAME: what is wrong" and the usage, on stderr. Returns CTL_USAGE. */

@@ -1,12 +1,11 @@
 /* The flight recorder of one group: what happened, who came when, who is to blame. */
-#include "views.h"
+#include "dump.h"
 
 #include <inttypes.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 #include "json.h"
-#include "query.h"
 #include "rows.h"
 
 #define ROW_FORMAT     "%-12s  %-12s  %-17s  %-15s  "
@@ -24,17 +23,13 @@ static struct word clock_text(uint64_t unix_ns) {
         return w;
 }
 
-static uint64_t start_ns(const struct dump_view *v, const struct tutti_row_record *r) {
+uint64_t dump_start_ns(const struct dump_view *v, const struct tutti_row_record *r) {
         return r->age_ns < v->taken_ns ? v->taken_ns - r->age_ns : 0;
-}
-
-static bool has_arrived(const struct tutti_row_record *r, uint32_t rank) {
-        return rank < r->n_arrivals && r->arrival_ns[rank] != UINT64_MAX;
 }
 
 static void line_add_arrivals(struct line *l, const struct tutti_row_record *r) {
         for (uint32_t i = 0; i < r->n_arrivals && i < SHOWN_ARRIVALS; i++)
-                if (has_arrived(r, i))
+                if (record_has_arrival(r, i))
                         line_add(l, "  R%u +%s", i, duration(r->arrival_ns[i]).s);
                 else
                         line_add(l, "  R%u -", i);
@@ -42,20 +37,15 @@ static void line_add_arrivals(struct line *l, const struct tutti_row_record *r) 
                 line_add(l, "  (R%u-R%u: see --json)", SHOWN_ARRIVALS, r->n_arrivals - 1);
 }
 
-/* A collective of which everything arrived at once was sealed after 0 ns. */
-static bool is_sealed(const struct tutti_row_record *r) {
-        return r->sealed_ns || r->status == TUTTI_OK;
-}
-
 static void print_times(const struct tutti_row_record *r, const struct page *page) {
         struct line l = { 0 };
 
-        line_add(&l, "waited %s", duration(is_sealed(r) ? r->sealed_ns : r->done_ns).s);
-        if (is_sealed(r) && r->done_ns >= r->sealed_ns)
+        line_add(&l, "waited %s", duration(record_is_sealed(r) ? r->sealed_ns : r->done_ns).s);
+        if (record_is_sealed(r) && r->done_ns >= r->sealed_ns)
                 line_add(&l, "  ran %s", duration(r->done_ns - r->sealed_ns).s);
         if (r->has_guilty)
                 line_add(&l, "  guilty R%u", r->guilty_rank);
-        if (has_arrived(r, r->last_rank) && r->n_arrivals > 1)
+        if (record_has_arrival(r, r->last_rank) && r->n_arrivals > 1)
                 line_add(&l, "  last R%u:", r->last_rank);
         line_add_arrivals(&l, r);
         fprintf(page->out, "%*s", 14, "");
@@ -79,14 +69,14 @@ static void print_record(
         if (r->op != TUTTI_OP_UNSPECIFIED)
                 line_add(&what, " %s", op_text(r->op).s);
         line_add_value(&value, r);
-        fprintf(page->out, ROW_FORMAT, clock_text(start_ns(v, r)).s, key.s, what.s, value.s);
+        fprintf(page->out, ROW_FORMAT, clock_text(dump_start_ns(v, r)).s, key.s, what.s, value.s);
         page_label(page, r->status == TUTTI_OK ? TONE_PLAIN : TONE_BAD, tutti_status_name(r->status), 0);
         fputc('\n', page->out);
         print_times(r, page);
 }
 
 /* How many records had gone before the oldest of this answer. */
-static uint64_t n_dropped(const struct tutti_answer *records) {
+uint64_t dump_dropped(const struct tutti_answer *records) {
         const struct tutti_row *row = rows_next(records, TUTTI_ROW_RECORD, NULL);
 
         return row ? row->record.dropped : 0;
@@ -102,7 +92,7 @@ static bool is_shortened(const struct tutti_answer *records) {
 }
 
 static void print_head(const struct dump_view *v, const struct page *page) {
-        uint64_t n = 0, dropped = n_dropped(v->records);
+        uint64_t n = 0, dropped = dump_dropped(v->records);
         const struct tutti_row *row = NULL;
         struct line l = { 0 };
 
@@ -132,7 +122,7 @@ static json_t *arrivals_json(const struct tutti_row_record *r) {
         json_t *array = json_array();
 
         for (uint32_t i = 0; i < r->n_arrivals; i++)
-                json_add(&array, has_arrived(r, i) ? json_count(r->arrival_ns[i]) : json_null());
+                json_add(&array, record_has_arrival(r, i) ? json_count(r->arrival_ns[i]) : json_null());
         return array;
 }
 
@@ -149,13 +139,14 @@ static json_t *record_json(const struct dump_view *v, const struct tutti_row_rec
         json_put(&j, "bytes", json_count(r->bytes));
         json_put(&j, "entries", json_count(r->n_entries));
         json_put(&j, "status", json_text(tutti_status_name(r->status)));
-        json_put(&j, "start_unix_ns", json_count(start_ns(v, r)));
+        json_put(&j, "start_unix_ns", json_count(dump_start_ns(v, r)));
         json_put(&j, "age_ns", json_count(r->age_ns));
-        json_put(&j, "sealed_after_ns", is_sealed(r) ? json_count(r->sealed_ns) : json_null());
+        json_put(&j, "sealed_after_ns", record_is_sealed(r) ? json_count(r->sealed_ns) : json_null());
         json_put(&j, "done_after_ns", json_count(r->done_ns));
         json_put(&j, "arrived", json_ranks(&r->have));
         json_put(&j, "arrived_after_ns", arrivals_json(r));
-        json_put(&j, "last_rank", has_arrived(r, r->last_rank) ? json_count(r->last_rank) : json_null());
+        json_put(&j, "last_rank",
+                record_has_arrival(r, r->last_rank) ? json_count(r->last_rank) : json_null());
         json_put(&j, "guilty_rank", r->has_guilty ? json_count(r->guilty_rank) : json_null());
         return j;
 }
@@ -173,7 +164,7 @@ json_t *dump_json(const struct dump_view *v) {
         json_put(&j, "taken_unix_ns", json_count(v->taken_ns));
         json_put(&j, "job", json_text(v->job));
         json_put(&j, "group", json_text(v->group));
-        json_put(&j, "dropped", json_count(n_dropped(v->records)));
+        json_put(&j, "dropped", json_count(dump_dropped(v->records)));
         json_put(&j, "shortened", json_boolean(is_shortened(v->records)));
         json_put(&j, "members", members);
         json_put(&j, "records", records);
@@ -187,32 +178,44 @@ static uint64_t unix_ns(void) {
         return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
-static int dump_query(struct query *q) {
-        _cleanup_answer_ struct tutti_answer *groups = NULL, *records = NULL;
+void dump_answer_deinit(struct dump_answer *d) {
+        tutti_answer_free(d->groups);
+        tutti_answer_free(d->records);
+}
+
+int dump_ask(struct query *q, struct dump_answer *d) {
         const struct tutti_row_group *g;
-        struct dump_view v;
-        char host[256];
-        int r = query_ask(q, TUTTI_ADMIN_GROUPS, NULL, NULL, &groups);
+        int r = query_ask(q, TUTTI_ADMIN_GROUPS, NULL, NULL, &d->groups);
 
         if (r == 0)
-                r = query_find_group(q, groups, &g);
+                r = query_find_group(q, d->groups, &g);
+        uint64_t taken_ns = unix_ns(); /* ages count back from when tuttid hears the question */
         if (r == 0)
-                r = query_ask(q, TUTTI_ADMIN_DUMP, g->job, g->group, &records);
+                r = query_ask(q, TUTTI_ADMIN_DUMP, g->job, g->group, &d->records);
         if (r != 0)
                 return r;
-        if (gethostname(host, sizeof(host)) < 0)
-                strcpy(host, "?");
-        host[sizeof(host) - 1] = '\0';
-        v = (struct dump_view){ records, groups, g->job, g->group, host, unix_ns() };
+        if (gethostname(d->host, sizeof(d->host)) < 0)
+                strcpy(d->host, "?");
+        d->host[sizeof(d->host) - 1] = '\0';
+        d->view = (struct dump_view){ d->records, d->groups, g->job, g->group, d->host, taken_ns };
+        return 0;
+}
+
+static int dump_query(struct query *q) {
+        _cleanup_dump_answer_ struct dump_answer d = { 0 };
+        int r = dump_ask(q, &d);
+
+        if (r != 0)
+                return r;
         if (q->json)
-                return query_put_json(q, dump_json(&v), CTL_WELL);
-        dump_print(&v, &q->page);
+                return query_put_json(q, dump_json(&d.view), CTL_WELL);
+        dump_print(&d.view, &q->page);
         return CTL_WELL;
 }
 
 const struct command command_dump = {
         .name = "dump",
-        .usage = "dump [--json] [--socket PATH] JOB/GROUP",
+        .usage = "dump [--json] [--socket PATH] [--user UID] JOB/GROUP",
         .summary = "the flight recorder of a group: its last 4,096 collectives",
         .help = "For each collective: when its first half came, its key, kind, op and value, and how it\n"
                 "ended; then how long it waited for the last half and ran, who is guilty where it\n"

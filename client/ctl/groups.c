@@ -4,6 +4,7 @@
 #include "json.h"
 #include "query.h"
 #include "rows.h"
+#include "status.h"
 
 static const char *state_of(const struct tutti_row_group *g) {
         return g->stalled   ? "STALLED"
@@ -33,6 +34,7 @@ static void print_group(const struct tutti_row_group *g, const struct page *page
         if (g->n_debts)
                 line_add(&l, "  %s debt%s", count(g->n_debts).s, g->n_debts == 1 ? "" : "s");
         line_add(&l, "  %s", bytes_text(g->bytes).s);
+        line_add_reform(&l, g);
         if (!g->ended)
                 line_add(&l, "  since %s", duration(g->age_ns).s);
         page_label(page, tone_of(g), state_of(g), 9);
@@ -56,6 +58,11 @@ static void line_add_state(struct line *l, const struct tutti_row_member *m) {
         if (*m->busy) {
                 line_add(l, ", busy: ");
                 line_add_safe(l, m->busy);
+        }
+        if (m->waits && *m->waits) {
+                line_add(l, ", waits in ");
+                line_add_safe(l, m->waits);
+                line_add(l, " for %s", duration(m->waits_age_ns).s);
         }
 }
 
@@ -142,7 +149,7 @@ static int groups_query(struct query *q) {
 
 const struct command command_groups = {
         .name = "groups",
-        .usage = "groups [--json] [--socket PATH] [JOB/GROUP]",
+        .usage = "groups [--json] [--socket PATH] [--user UID] [JOB/GROUP]",
         .summary = "the groups and their replicas, also ended groups whose record is kept",
         .help = "JOB/ may be left out where only one job has a group of that name.\n",
         .operand = CTL_OPERAND_OPTIONAL,

@@ -113,7 +113,8 @@ static bool find_in_row(const struct health_view *v, const struct tutti_row *row
         case TUTTI_ROW_NONE:
         case TUTTI_ROW_PENDING:
         case TUTTI_ROW_STATS:
-        case TUTTI_ROW_RECORD: return false;
+        case TUTTI_ROW_RECORD:
+        case TUTTI_ROW_RESULT: return false;
         }
         return false;
 }
@@ -245,7 +246,7 @@ static int health_query(struct query *q) {
 
 const struct command command_health = {
         .name = "health",
-        .usage = "health [--json] [--socket PATH]",
+        .usage = "health [--json] [--socket PATH] [--user UID]",
         .summary = "one line for each thing that is wrong, and an exit code for probes",
         .help = "A fallback is a note: it is listed and changes nothing.\n"
                 "\n"

@@ -112,6 +112,8 @@ json_t *json_group(const struct tutti_row_group *g) {
         json_put(&j, "on_death", json_string(g->on_death == TUTTI_SHRINK ? "shrink" : "fail"));
         json_put(&j, "pending", json_count(g->n_pending));
         json_put(&j, "debts", json_count(g->n_debts));
+        json_put(&j, "waiting", json_count(g->n_waiting));
+        json_put(&j, "awaited", json_ranks(&g->awaited));
         json_put(&j, "done", json_count(g->n_done));
         json_put(&j, "failed", json_count(g->n_failed));
         json_put(&j, "bytes", json_count(g->bytes));
@@ -134,6 +136,8 @@ json_t *json_member(const struct tutti_row_member *m) {
         json_put(&j, "gone_age_ns", m->lost_age_ns ? json_count(m->lost_age_ns) : json_null());
         json_put(&j, "why", json_text_or_null(m->why));
         json_put(&j, "busy", json_text_or_null(m->busy));
+        json_put(&j, "waits", m->waits ? json_text_or_null(m->waits) : json_null());
+        json_put(&j, "waits_age_ns", m->waits && *m->waits ? json_count(m->waits_age_ns) : json_null());
         json_put(&j, "last_key", json_text_or_null(m->last_key));
         json_put(&j, "last_age_ns", has_last ? json_count(m->last_age_ns) : json_null());
         json_put(&j, "submitted", json_count(m->n_submitted));
@@ -157,6 +161,30 @@ static json_t *json_replica(const struct tutti_replica *r) {
         json_put(&j, "last_key", json_text_or_null(r->last_key));
         json_put(&j, "last_age_ns", has_last ? json_count(seconds_to_ns(r->last_age)) : json_null());
         json_put(&j, "busy", json_text_or_null(r->busy));
+        return j;
+}
+
+json_t *json_result(const struct tutti_row_result *r) {
+        json_t *j = json_object(), *holders = json_array();
+
+        for (uint32_t i = 0; i < r->n_holders; i++) {
+                const struct tutti_holder *h = &r->holders[i];
+                json_t *holder = json_object();
+
+                json_put(&holder, "rank", json_count(h->rank));
+                json_put(&holder, "pid", h->pid ? json_count(h->pid) : json_null());
+                json_put(&holder, "state", json_text(tutti_process_state_name(h->state)));
+                json_put(&holder, "results", json_count(h->n_slots));
+                json_put(&holder, "oldest_age_ns", json_count(h->oldest_age_ns));
+                json_add(&holders, holder);
+        }
+        json_put(&j, "name", json_text(r->name));
+        json_put(&j, "device", json_text(r->device));
+        json_put(&j, "slot_bytes", json_count(r->size_bytes));
+        json_put(&j, "slots", json_count(r->n_slots));
+        json_put(&j, "free_slots", json_count(r->n_free));
+        json_put(&j, "attached", json_count(r->n_attached));
+        json_put(&j, "holders", holders);
         return j;
 }
 

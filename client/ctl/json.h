@@ -25,4 +25,5 @@ json_t *json_daemon(const struct tutti_row_daemon *d);
 json_t *json_device(const struct tutti_row_device *d);
 json_t *json_group(const struct tutti_row_group *g);
 json_t *json_member(const struct tutti_row_member *m);
+json_t *json_result(const struct tutti_row_result *r);
 json_t *json_pending(const struct tutti_row_pending *p);

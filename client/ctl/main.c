@@ -1,10 +1,12 @@
 #include <errno.h>
 #include <string.h>
 #include <tutti/tutti.h>
+#include "completion.h"
 #include "query.h"
 
 static int version_main(const struct command *self, int argc, char **argv);
 static int help_main(const struct command *self, int argc, char **argv);
+static int completion_main(const struct command *self, int argc, char **argv);
 
 static const struct command command_version = {
         .name = "version",
@@ -22,14 +24,31 @@ static const struct command command_help = {
         .main = help_main,
 };
 
+static const struct command command_completion = {
+        .name = "completion",
+        .usage = "completion bash | zsh",
+        .summary = "completion of command lines, for a shell to read",
+        .help = "  source <(tuttictl completion bash)            for this shell\n"
+                "  tuttictl completion zsh >~/.zfunc/_tuttictl   in a directory of $fpath\n"
+                "\n"
+                "`meson install` puts both where the shells look by themselves.\n",
+        .main = completion_main,
+};
+
 static const struct command *const commands[] = {
         &command_run,
         &command_status,
+        &command_top,
         &command_groups,
+        &command_replicas,
+        &command_buffers,
         &command_health,
         &command_stats,
         &command_dump,
+        &command_trace,
+        &command_doctor,
         &command_quota,
+        &command_completion,
         &command_version,
         &command_help,
 };
@@ -46,7 +65,7 @@ static const struct command *command_find(const char *name) {
 static void print_overview(FILE *out) {
         fprintf(out, "usage: tuttictl COMMAND [OPTIONS]\n\n");
         for (size_t i = 0; i < N_COMMANDS; i++)
-                fprintf(out, "  %-8s  %s\n", commands[i]->name, commands[i]->summary);
+                fprintf(out, "  %-10s  %s\n", commands[i]->name, commands[i]->summary);
         fprintf(out, "\n`tuttictl COMMAND --help` says more. tuttid is sought at $TUTTI_SOCKET, else at\n"
                      "/run/tutti/tuttid.sock and $XDG_RUNTIME_DIR/tutti/tuttid.sock.\n");
 }
@@ -75,6 +94,18 @@ static int help_main(const struct command *self, int argc, char **argv) {
                 command_print_help(about, stdout);
         else
                 print_overview(stdout);
+        return CTL_WELL;
+}
+
+static int completion_main(const struct command *self, int argc, char **argv) {
+        if (argc > 2)
+                return command_misused(self, "unexpected argument %s", argv[2]);
+        if (argc == 2 && strcmp(argv[1], "bash") == 0)
+                completion_write(commands, N_COMMANDS, SHELL_BASH, stdout);
+        else if (argc == 2 && strcmp(argv[1], "zsh") == 0)
+                completion_write(commands, N_COMMANDS, SHELL_ZSH, stdout);
+        else
+                return command_misused(self, "for which shell? bash or zsh");
         return CTL_WELL;
 }
 

@@ -1,6 +1,9 @@
 #include "query.h"
 
+#include <ctype.h>
+#include <errno.h>
 #include <getopt.h>
+#include <stdlib.h>
 #include <string.h>
 #include "json.h"
 #include "rows.h"
@@ -8,30 +11,90 @@
 static const struct option long_options[] = {
         { "json", no_argument, NULL, 'j' },
         { "socket", required_argument, NULL, 's' },
+        { "user", required_argument, NULL, 'u' },
+        { "svg", no_argument, NULL, 'v' },
+        { "last", required_argument, NULL, 'n' },
+        { "interval", required_argument, NULL, 'i' },
         { "help", no_argument, NULL, 'h' },
         { NULL, 0, NULL, 0 },
 };
 
 /* -1: go on; else the exit code. */
+static int read_user(struct query *q, const char *text) {
+        char *end;
+
+        errno = 0;
+        unsigned long uid = strtoul(text, &end, 10);
+        if (*end || !isdigit((unsigned char)*text) || errno || uid >= UINT32_MAX)
+                return command_misused(q->command, "--user takes a uid, not %s", text);
+        q->user = (uint32_t)uid;
+        q->has_user = true;
+        return -1;
+}
+
+/* -1: go on; else the exit code. */
+static int read_last(struct query *q, const char *text) {
+        char *end;
+        unsigned long n = strtoul(text, &end, 10);
+
+        if (*end || !isdigit((unsigned char)*text) || n < 1 || n > UINT32_MAX)
+                return command_misused(
+                        q->command, "--last takes a number of collectives from 1 on, not %s", text);
+        q->last = (uint32_t)n;
+        return -1;
+}
+
+#define MIN_INTERVAL_S 0.1
+#define MAX_INTERVAL_S 3600.0
+
+/* -1: go on; else the exit code. */
+static int read_interval(struct query *q, const char *text) {
+        char *end;
+        double s = strtod(text, &end);
+
+        if (*end || end == text || !(s >= MIN_INTERVAL_S && s <= MAX_INTERVAL_S))
+                return command_misused(q->command, "--interval takes seconds from 0.1 to 3600, not %s", text);
+        q->interval_ns = seconds_to_ns(s);
+        return -1;
+}
+
+/* -1: go on; else the exit code. */
+static int read_option(struct query *q, int c, char **argv) {
+        unsigned int takes = q->command->takes;
+
+        if (c == 'j')
+                q->json = true;
+        else if (c == 's')
+                q->socket = optarg;
+        else if (c == 'u')
+                return read_user(q, optarg);
+        else if (c == 'v' && takes & CTL_TAKES_SVG)
+                q->svg = true;
+        else if (c == 'n' && takes & CTL_TAKES_LAST)
+                return read_last(q, optarg);
+        else if (c == 'i' && takes & CTL_TAKES_INTERVAL)
+                return read_interval(q, optarg);
+        else
+                return command_misused(q->command, "unknown or incomplete option %s", argv[optind - 1]);
+        return -1;
+}
+
+/* -1: go on; else the exit code. */
 static int read_options(struct query *q, int argc, char **argv) {
-        int c;
+        int c, r = -1;
 
         opterr = 0;
         optind = 0;
-        while ((c = getopt_long(argc, argv, "s:h", long_options, NULL)) != -1) {
-                if (c == 'j') {
-                        q->json = true;
-                } else if (c == 's') {
-                        q->socket = optarg;
-                } else if (c == 'h') {
+        while (r < 0 && (c = getopt_long(argc, argv, "s:u:n:h", long_options, NULL)) != -1) {
+                if (c == 'h') {
                         command_print_help(q->command, stdout);
                         return CTL_WELL;
-                } else {
-                        return command_misused(
-                                q->command, "unknown or incomplete option %s", argv[optind - 1]);
                 }
+                r = read_option(q, c, argv);
         }
-        return -1;
+        if (r < 0 && q->json && q->svg)
+                return command_misused(q->command, "--json and --svg are two answers; take one");
+        return r;
 }
 
 /* -1: go on; else the exit code. */
@@ -54,8 +117,7 @@ static int report(struct query *q, const char *status, const char *text, int exi
         return exit_code;
 }
 
-/* What the library said, in its own words. */
-static int report_library(struct query *q, enum tutti_status status) {
+int query_report(struct query *q, enum tutti_status status) {
         int exit_code = status == TUTTI_NOT_FOUND ? CTL_WARNING : CTL_UNREACHABLE;
 
         return report(q, tutti_status_name(status), tutti_error(), exit_code);
@@ -65,7 +127,7 @@ int query_ask(struct query *q, enum tutti_admin_what what, const char *job, cons
         struct tutti_answer **ret) {
         enum tutti_status status = tutti_admin_ask(q->t, what, job, group, ret);
 
-        return status == TUTTI_OK ? 0 : report_library(q, status);
+        return status == TUTTI_OK ? 0 : query_report(q, status);
 }
 
 #define LISTED 8
@@ -113,7 +175,8 @@ int query_put_json(struct query *q, json_t *root, int exit_code) {
                 fprintf(stderr, "tuttictl: out of memory\n");
                 return CTL_IO;
         }
-        is_written = json_dumpf(root, q->page.out, JSON_INDENT(2)) == 0 && fputc('\n', q->page.out) != EOF;
+        is_written = json_dumpf(root, q->page.out, JSON_INDENT(2) | JSON_REAL_PRECISION(15)) == 0 &&
+                     fputc('\n', q->page.out) != EOF;
         json_decref(root);
         return is_written ? exit_code : CTL_IO;
 }
@@ -127,9 +190,11 @@ int query_main(const struct command *self, int argc, char **argv) {
                 r = read_operand(&q, argc, argv);
         if (r >= 0)
                 return r;
-        status = tutti_open(q.socket, &q.t);
+        status = self->takes & CTL_CONNECTS_ITSELF ? TUTTI_OK : tutti_open(q.socket, &q.t);
+        if (status == TUTTI_OK && q.has_user)
+                status = tutti_admin_set_user(q.t, q.user);
         if (status != TUTTI_OK)
-                return report_library(&q, status);
+                return query_report(&q, status);
         r = self->query(&q);
         tutti_close(q.t);
         return r;

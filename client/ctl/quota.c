@@ -40,10 +40,13 @@ void quota_print(const struct tutti_answer *quota, const struct page *page) {
                 fprintf(page->out, "This tuttid names no limits.\n");
                 return;
         }
-        fprintf(page->out, "uid %u\n  %-*s" USE_FORMAT "\n", row->quota.uid, NAME_COLUMNS, "resource", "used",
-                "limit", "share");
-        for (; row; row = rows_next(quota, TUTTI_ROW_QUOTA, row))
+        for (const struct tutti_row *before = NULL; row;
+                before = row, row = rows_next(quota, TUTTI_ROW_QUOTA, row)) {
+                if (!before || before->quota.uid != row->quota.uid)
+                        fprintf(page->out, "uid %u\n  %-*s" USE_FORMAT "\n", row->quota.uid, NAME_COLUMNS,
+                                "resource", "used", "limit", "share");
                 print_quota(&row->quota, page);
+        }
 }
 
 static json_t *one_json(const struct tutti_row_quota *q) {
@@ -59,14 +62,25 @@ static json_t *one_json(const struct tutti_row_quota *q) {
         return j;
 }
 
-json_t *quota_json(const struct tutti_answer *quota) {
+/* The rows of one user stand together: from *row on, which moves behind them. */
+static json_t *user_json(const struct tutti_answer *quota, const struct tutti_row **row) {
         json_t *j = json_object(), *resources = json_array();
-        const struct tutti_row *first = rows_next(quota, TUTTI_ROW_QUOTA, NULL);
+        const struct tutti_row *first = *row;
 
-        for (const struct tutti_row *row = first; row; row = rows_next(quota, TUTTI_ROW_QUOTA, row))
-                json_add(&resources, one_json(&row->quota));
+        for (; *row && (*row)->quota.uid == first->quota.uid; *row = rows_next(quota, TUTTI_ROW_QUOTA, *row))
+                json_add(&resources, one_json(&(*row)->quota));
         json_put(&j, "uid", first ? json_count(first->quota.uid) : json_null());
         json_put(&j, "resources", resources);
+        return j;
+}
+
+json_t *quota_json(const struct tutti_answer *quota) {
+        const struct tutti_row *row = rows_next(quota, TUTTI_ROW_QUOTA, NULL);
+        json_t *j = user_json(quota, &row), *others = json_array();
+
+        while (row)
+                json_add(&others, user_json(quota, &row));
+        json_put(&j, "others", others);
         return j;
 }
 
@@ -84,8 +98,8 @@ static int quota_query(struct query *q) {
 
 const struct command command_quota = {
         .name = "quota",
-        .usage = "quota [--json] [--socket PATH]",
-        .summary = "what this user makes tuttid hold, and the limits",
+        .usage = "quota [--json] [--socket PATH] [--user UID]",
+        .summary = "what this user makes tuttid hold, and the limits; of an admin, what everybody does",
         .help = "Who is at a limit gets QUOTA; other users do not notice. tuttictl's own connection and\n"
                 "its descriptors count. Limits are set in tuttid.conf, section [quota].\n",
         .query = quota_query,

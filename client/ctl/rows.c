@@ -20,6 +20,7 @@ const char *row_job(const struct tutti_row *row) {
         case TUTTI_ROW_PENDING: return row->pending.job;
         case TUTTI_ROW_STATS: return row->stats.job;
         case TUTTI_ROW_RECORD: return row->record.job;
+        case TUTTI_ROW_RESULT: return row->result.job;
         case TUTTI_ROW_NONE:
         case TUTTI_ROW_DAEMON:
         case TUTTI_ROW_DEVICE:
@@ -36,6 +37,7 @@ const char *row_group(const struct tutti_row *row) {
         case TUTTI_ROW_PENDING: return row->pending.group;
         case TUTTI_ROW_STATS: return row->stats.group;
         case TUTTI_ROW_RECORD: return row->record.group;
+        case TUTTI_ROW_RESULT: return row->result.group;
         case TUTTI_ROW_NONE:
         case TUTTI_ROW_DAEMON:
         case TUTTI_ROW_DEVICE:
@@ -71,6 +73,15 @@ const struct tutti_row_member *rows_latest_member(
                         (!latest || row->member.lateness_p50_ns > latest->lateness_p50_ns))
                         latest = &row->member;
         return latest;
+}
+
+bool record_has_arrival(const struct tutti_row_record *r, uint32_t rank) {
+        return rank < r->n_arrivals && r->arrival_ns[rank] != UINT64_MAX;
+}
+
+/* A collective of which everything arrived at once was sealed after 0 ns. */
+bool record_is_sealed(const struct tutti_row_record *r) {
+        return r->sealed_ns || r->status == TUTTI_OK;
 }
 
 bool quota_is_near(const struct tutti_row_quota *q) {

@@ -23,6 +23,11 @@ const char *row_group(const struct tutti_row *row);
 const struct tutti_row_member *rows_latest_member(
         const struct tutti_answer *a, const char *job, const char *group);
 
+/* This rank's half came. */
+bool record_has_arrival(const struct tutti_row_record *r, uint32_t rank);
+/* All halves came and agreed. */
+bool record_is_sealed(const struct tutti_row_record *r);
+
 /* At nine tenths of a limit or more: QUOTA comes soon. */
 bool quota_is_near(const struct tutti_row_quota *q);
 

@@ -261,5 +261,7 @@ const struct command command_run = {
                 "\n"
                 "Exit: 0, or the first failed replica's code (128 + signal); 3 no tuttid,\n"
                 "126 or 127 the program cannot be started.\n",
+        .options = "-n N --job JOB --private --socket PATH --prefix auto|all|none --raw --no-prefix "
+                   "--grace SECONDS",
         .main = run_main,
 };

@@ -152,7 +152,7 @@ static int stats_query(struct query *q) {
 
 const struct command command_stats = {
         .name = "stats",
-        .usage = "stats [--json] [--socket PATH] [JOB/GROUP]",
+        .usage = "stats [--json] [--socket PATH] [--user UID] [JOB/GROUP]",
         .summary = "waiting and running by kind, and which replica comes last",
         .help = "wait   from a collective's first half to its last\n"
                 "run    from its last half to the complete result\n"

@@ -10,8 +10,6 @@
 #define LABEL_COLUMNS 9
 #define NAME_COLUMNS  28
 
-enum group_face { FACE_STALLED, FACE_FAILED, FACE_FORMING, FACE_WAITING, FACE_OK, N_FACES };
-
 static const struct {
         const char *label;
         enum tone tone;
@@ -22,6 +20,14 @@ static const struct {
         [FACE_WAITING] = { "waiting", TONE_WARN },
         [FACE_OK] = { "ok", TONE_GOOD },
 };
+
+const char *group_face_label(enum group_face face) {
+        return faces[face].label;
+}
+
+enum tone group_face_tone(enum group_face face) {
+        return faces[face].tone;
+}
 
 /* Younger collectives are the ordinary way of things and not worth a line. */
 #define WAITING_NS UINT64_C(1000000000)
@@ -57,7 +63,7 @@ unsigned int status_count_stalled(const struct status_view *v) {
         return n;
 }
 
-static enum group_face face_of(const struct status_view *v, const struct tutti_row_group *g) {
+enum group_face status_face(const struct status_view *v, const struct tutti_row_group *g) {
         const struct tutti_row_pending *oldest = status_oldest(v, g);
 
         if (status_is_stalled(v, g))
@@ -152,6 +158,38 @@ static void print_missing(const struct page *page, const struct tutti_row_pendin
                 print_missing_line(page, &rest, p->n_replicas == 0);
 }
 
+/* Who keeps results to itself: worth a line when no slot is left for the next, or after a while. */
+static void print_holder(
+        const struct page *page, const struct tutti_row_result *r, const struct tutti_holder *h) {
+        struct line l = { 0 };
+
+        line_add(&l, "R%u (pid ", h->rank);
+        if (h->pid)
+                line_add(&l, "%u, ", h->pid);
+        else
+                line_add(&l, "?, ");
+        line_add(&l, "%s) holds %u result%s of \"", tutti_process_state_name(h->state), h->n_slots,
+                h->n_slots == 1 ? "" : "s");
+        line_add_safe(&l, r->name);
+        line_add(&l, "\", oldest %s; %u of %u free", duration(h->oldest_age_ns).s, r->n_free, r->n_slots);
+        fputs("  ", page->out);
+        page_label(page, r->n_free ? TONE_PLAIN : TONE_BAD, "HOLDING ", 8);
+        page_wrap(page, 10, 10, l.s);
+}
+
+static void print_holders(
+        const struct status_view *v, const struct page *page, const struct tutti_row_group *g) {
+        const struct tutti_row *row = NULL;
+
+        while ((row = rows_next_of(v->status, TUTTI_ROW_RESULT, g->job, g->group, row)))
+                for (uint32_t i = 0; i < row->result.n_holders; i++) {
+                        const struct tutti_holder *h = &row->result.holders[i];
+
+                        if (row->result.n_free == 0 || h->oldest_age_ns >= WAITING_NS)
+                                print_holder(page, &row->result, h);
+                }
+}
+
 static void line_add_pending(
         struct line *l, const struct tutti_row_group *g, const struct tutti_row_pending *p) {
         line_add(l, "  %s ", kind_text(p->kind).s);
@@ -193,12 +231,30 @@ static void line_add_flow(struct line *l, const struct status_view *v, const str
 
 static void line_add_lost(struct line *l, const struct status_view *v, const struct tutti_row_group *g) {
         const struct tutti_row *row = NULL;
+        const char *begin = ", and lost:"; /* nobody, where newcomers have all ranks */
 
-        line_add(l, "  on_death=fail, and lost:");
-        while ((row = rows_next_of(v->stats, TUTTI_ROW_MEMBER, g->job, g->group, row)))
-                if (row->member.lost)
-                        line_add(l, " R%u (pid %u, %s %s ago)", row->member.rank, row->member.pid,
-                                tutti_loss_name(row->member.loss), duration(row->member.lost_age_ns).s);
+        line_add(l, "  on_death=fail");
+        while ((row = rows_next_of(v->stats, TUTTI_ROW_MEMBER, g->job, g->group, row))) {
+                if (!row->member.lost)
+                        continue;
+                line_add(l, "%s R%u (pid %u, %s %s ago)", begin, row->member.rank, row->member.pid,
+                        tutti_loss_name(row->member.loss), duration(row->member.lost_age_ns).s);
+                begin = "";
+        }
+}
+
+void line_add_reform(struct line *l, const struct tutti_row_group *g) {
+        uint64_t any = 0;
+
+        if (!g->n_waiting)
+                return;
+        line_add(l, "  %u wait%s for a new epoch", g->n_waiting, g->n_waiting == 1 ? "s" : "");
+        for (size_t i = 0; i < sizeof(g->awaited.words) / sizeof(*g->awaited.words); i++)
+                any |= g->awaited.words[i];
+        if (!any)
+                return;
+        line_add(l, ", missing ");
+        line_add_ranks(l, &g->awaited);
 }
 
 static void line_add_forming(struct line *l, const struct status_view *v, const struct tutti_row_group *g) {
@@ -233,10 +289,12 @@ static void print_group(const struct status_view *v, const struct page *page, co
                 line_add_forming(&l, v, g);
         else
                 line_add_flow(&l, v, g);
+        line_add_reform(&l, g);
         page_wrap(page, LABEL_COLUMNS + (name.used > (size_t)name_columns ? name.used : (size_t)name_columns),
                 LABEL_COLUMNS, l.s);
         if (waits)
                 print_missing(page, oldest);
+        print_holders(v, page, g);
 }
 
 /* Wide enough for the names there are, so that columns meet; a very long name runs over. */
@@ -284,7 +342,7 @@ void status_print(const struct status_view *v, const struct page *page) {
                 const struct tutti_row *row = NULL;
 
                 while ((row = rows_next(v->status, TUTTI_ROW_GROUP, row)))
-                        if (!row->group.ended && face_of(v, &row->group) == face)
+                        if (!row->group.ended && status_face(v, &row->group) == face)
                                 print_group(v, page, &row->group, face, columns);
         }
         print_fallbacks(v, page);
@@ -296,13 +354,17 @@ void status_print(const struct status_view *v, const struct page *page) {
 static json_t *group_with_pending(const struct status_view *v, const struct tutti_row_group *g) {
         const struct tutti_row_member *latest = rows_latest_member(v->stats, g->job, g->group);
         const struct tutti_row *row = NULL;
-        json_t *j = json_group(g), *pending = json_array();
+        json_t *j = json_group(g), *pending = json_array(), *results = json_array();
 
         while ((row = rows_next_of(v->status, TUTTI_ROW_PENDING, g->job, g->group, row)))
                 json_add(&pending, json_pending(&row->pending));
         json_put(&j, "latest_rank", latest ? json_count(latest->rank) : json_null());
         json_put(&j, "latest_lateness_p50_ns", latest ? json_count(latest->lateness_p50_ns) : json_null());
+        row = NULL;
+        while ((row = rows_next_of(v->status, TUTTI_ROW_RESULT, g->job, g->group, row)))
+                json_add(&results, json_result(&row->result));
         json_put(&j, "oldest_pending", pending);
+        json_put(&j, "results", results);
         return j;
 }
 
@@ -351,7 +413,7 @@ static int status_query(struct query *q) {
 
 const struct command command_status = {
         .name = "status",
-        .usage = "status [--json] [--socket PATH]",
+        .usage = "status [--json] [--socket PATH] [--user UID]",
         .summary = "who is missing, and how tuttid and its groups are",
         .help = "Groups that stand still come first, with the replicas they wait for.\n"
                 "Rates are means over the time since the group was formed.\n"

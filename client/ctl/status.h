@@ -14,6 +14,15 @@ struct status_view {
 const struct tutti_row_pending *status_oldest(const struct status_view *v, const struct tutti_row_group *g);
 bool status_is_stalled(const struct status_view *v, const struct tutti_row_group *g);
 unsigned int status_count_stalled(const struct status_view *v);
+/* Who waits for the group to be formed anew, and for whom; nothing where nobody does. */
+void line_add_reform(struct line *l, const struct tutti_row_group *g);
+/* In the order in which they need looking at. Ended groups have no face. */
+enum group_face { FACE_STALLED, FACE_FAILED, FACE_FORMING, FACE_WAITING, FACE_OK, N_FACES };
+
+enum group_face status_face(const struct status_view *v, const struct tutti_row_group *g);
+const char *group_face_label(enum group_face face);
+enum tone group_face_tone(enum group_face face);
+
 /* Reports of missing replicas end after eight; adds the ranks of the others: " and R12-R19". */
 void line_add_unreported(struct line *l, const struct tutti_row_pending *p);
 

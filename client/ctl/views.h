@@ -1,5 +1,5 @@
-/* The other pages: groups, health, stats, quota, dump. Each is a pure function of answers, as text and as
- * JSON. */
+/* The other pages: groups, replicas, buffers, health, stats, quota, dump. Each is a pure function of answers,
+ * as text and as JSON. */
 #pragma once
 
 #include <stdbool.h>
@@ -9,6 +9,18 @@
 /* An answer to TUTTI_ADMIN_GROUPS. */
 void groups_print(const struct tutti_answer *groups, const struct page *page);
 json_t *groups_json(const struct tutti_answer *groups);
+
+/* Also an answer to GROUPS: a line for each replica. */
+void replicas_print(const struct tutti_answer *groups, const struct page *page);
+json_t *replicas_json(const struct tutti_answer *groups);
+
+/* Answers to GROUPS and QUOTA: who holds how much memory. */
+struct buffers_view {
+        const struct tutti_answer *groups, *quota;
+};
+/* Neither prints anything when memory is short: -ENOMEM, NULL. */
+int buffers_print(const struct buffers_view *v, const struct page *page);
+json_t *buffers_json(const struct buffers_view *v);
 
 /* An answer to TUTTI_ADMIN_STATS. */
 void stats_print(const struct tutti_answer *stats, const struct page *page);
@@ -24,6 +36,10 @@ struct dump_view {
         const char *job, *group, *host;
         uint64_t taken_ns; /* Unix time of the answer */
 };
+/* Unix time of its first half. */
+uint64_t dump_start_ns(const struct dump_view *v, const struct tutti_row_record *r);
+/* How many records had gone before the oldest of this answer. */
+uint64_t dump_dropped(const struct tutti_answer *records);
 void dump_print(const struct dump_view *v, const struct page *page);
 json_t *dump_json(const struct dump_view *v);
 

@@ -24,9 +24,6 @@ static enum tutti_status ask(
 
 enum tutti_status tutti_admin_ask(struct tutti *t, enum tutti_admin_what what, const char *job,
         const char *group, struct tutti_answer **ret) {
-        const struct msg_query query = {
-                .what = (enum what)what, .job = job ? job : "", .group = group ? group : ""
-        };
         if (!t || !ret)
                 return thread_say(STATUS_INVALID, FIELD_UNSPECIFIED,
                         "tutti_admin_ask needs a connection and a place for the answer");
@@ -36,6 +33,11 @@ enum tutti_status tutti_admin_ask(struct tutti *t, enum tutti_admin_what what, c
         struct answer *answer = answer_new();
         if (!answer)
                 return no_memory_for_answer();
+        const struct msg_query query = { .what = (enum what)what,
+                .job = job ? job : "",
+                .group = group ? group : "",
+                .has_user = t->has_user,
+                .user = t->user };
         struct tutti_answer *published;
         status = ask(t, &query, answer, &published);
         if (status == TUTTI_OK)
@@ -43,6 +45,14 @@ enum tutti_status tutti_admin_ask(struct tutti *t, enum tutti_admin_what what, c
         else
                 answer_free(answer);
         return status;
+}
+
+enum tutti_status tutti_admin_set_user(struct tutti *t, uint32_t uid) {
+        if (!t)
+                return thread_say(STATUS_INVALID, FIELD_UNSPECIFIED, "the connection is NULL");
+        t->has_user = true;
+        t->user = uid;
+        return TUTTI_OK;
 }
 
 enum tutti_status tutti_admin_socket_path(char *buf, size_t size) {

@@ -144,6 +144,8 @@ static void copy_group(struct answer *a, const struct row_group *r, struct tutti
                 .ended = r->ended,
                 .stalled = r->stalled,
                 .on_death = r->on_death == ON_DEATH_SHRINK ? TUTTI_SHRINK : TUTTI_FAIL,
+                .n_waiting = r->n_waiting,
+                .awaited = ranks_show(&r->awaited),
         };
 }
 
@@ -170,6 +172,8 @@ static void copy_member(struct answer *a, const struct row_member *r, struct tut
                 .lateness_p99_ns = r->lateness_p99_ns,
                 .mapped_bytes = r->mapped_bytes,
                 .lost_age_ns = r->lost_age_ns,
+                .waits = copy_string(a, r->waits),
+                .waits_age_ns = r->waits_age_ns,
         };
 }
 
@@ -237,6 +241,28 @@ static void copy_record(struct answer *a, const struct row_record *r, struct tut
         };
 }
 
+static void copy_result(struct answer *a, const struct row_result *r, struct tutti_row_result *ret) {
+        struct tutti_holder *holders = r->n_holders ? take(a, r->n_holders * sizeof(*holders)) : NULL;
+        for (uint32_t i = 0; holders && i < r->n_holders; i++)
+                holders[i] = (struct tutti_holder){ .rank = r->holders[i].rank,
+                        .pid = r->holders[i].pid,
+                        .n_slots = r->holders[i].n_slots,
+                        .state = (enum tutti_process_state)r->holders[i].state,
+                        .oldest_age_ns = r->holders[i].oldest_age_ns };
+        *ret = (struct tutti_row_result){
+                .job = copy_string(a, r->job),
+                .group = copy_string(a, r->group),
+                .name = copy_string(a, r->name),
+                .device = copy_string(a, r->device),
+                .size_bytes = r->size_bytes,
+                .n_slots = r->n_slots,
+                .n_free = r->n_free,
+                .n_attached = r->n_attached,
+                .n_holders = holders ? r->n_holders : 0,
+                .holders = holders,
+        };
+}
+
 static void copy_row(struct answer *a, const struct row *r, struct tutti_row *ret) {
         ret->type = (enum tutti_row_type)r->type;
         switch (r->type) {
@@ -256,6 +282,7 @@ static void copy_row(struct answer *a, const struct row *r, struct tutti_row *re
                 ret->quota = (struct tutti_row_quota){ r->quota.uid, copy_string(a, r->quota.name),
                         r->quota.used, r->quota.limit };
                 return;
+        case ROW_RESULT: copy_result(a, &r->result, &ret->result); return;
         }
 }
 

@@ -3,14 +3,14 @@
 #include <stdint.h>
 #include <string.h>
 
-/* There is one version so far: the first has all that ours has. */
-bool arguments_copy(void *known, size_t known_bytes, const void *given, size_t given_bytes) {
+bool arguments_copy(const struct arguments *known, const void *given, size_t given_bytes) {
         const uint8_t *bytes = given;
-        if (given_bytes < known_bytes)
+        if (given_bytes < known->first_bytes)
                 return false;
-        for (size_t i = known_bytes; i < given_bytes; i++)
+        for (size_t i = known->n_bytes; i < given_bytes; i++)
                 if (bytes[i])
                         return false;
-        memcpy(known, given, known_bytes);
+        memset(known->at, 0, known->n_bytes);
+        memcpy(known->at, given, given_bytes < known->n_bytes ? given_bytes : known->n_bytes);
         return true;
 }

@@ -4,6 +4,19 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Copies a caller's struct of `given_bytes` (its struct_size) into ours of `known_bytes`. false: it is
- * shorter than the first version's, or sets what only a newer library knows. */
-bool arguments_copy(void *known, size_t known_bytes, const void *given, size_t given_bytes);
+/* What is known of an argument struct here. */
+struct arguments {
+        void *at;
+        size_t n_bytes;
+        size_t first_bytes; /* of its first version */
+};
+
+/* Where `field` is the first one that its first version lacked. */
+#define ARGUMENTS_SINCE(known, field)                                                                        \
+        ((struct arguments){ (known), sizeof(*(known)), offsetof(__typeof__(*(known)), field) })
+/* Which has had one version so far. */
+#define ARGUMENTS(known) ((struct arguments){ (known), sizeof(*(known)), sizeof(*(known)) })
+
+/* Copies a caller's struct of `given_bytes` (its struct_size) into ours; what an older one lacks is 0. false:
+ * it is shorter than the first version's, or sets what only a newer library knows. */
+bool arguments_copy(const struct arguments *known, const void *given, size_t given_bytes);

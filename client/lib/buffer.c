@@ -3,7 +3,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include "lib/available.h"
+#include "base/available.h"
 #include "lib/region.h"
 
 /* --- going --- */
@@ -30,6 +30,7 @@ static void buffer_go(struct tutti_buffer *b) {
                 list_append(&t->dead_regions, &r->node);
         }
         list_unlink(&b->node);
+        list_unlink(&b->piece);
         free(b);
 }
 
@@ -46,14 +47,18 @@ const struct failure *buffer_refusal(const struct tutti_buffer *b) {
         return region_refusal(b->region);
 }
 
+void buffer_drop(struct tutti_buffer *b) {
+        b->is_freed = true;
+        if (b->n_uses == 0)
+                buffer_go(b);
+}
+
 void tutti_buffer_free(struct tutti_buffer *b) {
         if (!b || fork_guard_is_child(b->t->guard))
                 return;
         struct tutti *t = b->t;
         pthread_mutex_lock(&t->lock);
-        b->is_freed = true;
-        if (b->n_uses == 0)
-                buffer_go(b);
+        buffer_drop(b);
         pthread_mutex_unlock(&t->lock);
         regions_reap(t);
 }
@@ -152,12 +157,29 @@ static struct tutti_buffer *buffer_new(struct tutti *t, size_t n_bytes) {
         b->n_bytes = n_bytes;
         list_init(&b->node);
         list_init(&b->block.node);
+        list_init(&b->piece);
         return b;
 }
 
-static enum tutti_status no_memory_for_handle(void) {
-        return thread_say(STATUS_NO_MEMORY, FIELD_UNSPECIFIED, "%zu bytes for a handle are needed",
+static enum status no_memory_for_handle(struct error *err) {
+        return refuse(err, STATUS_NO_MEMORY, FIELD_UNSPECIFIED, "%zu bytes for a handle are needed",
                 sizeof(struct tutti_buffer));
+}
+
+enum status buffer_make(struct tutti *t, size_t n_bytes, struct tutti_buffer **ret, struct error *err) {
+        struct tutti_buffer *b = buffer_new(t, n_bytes);
+        if (!b)
+                return no_memory_for_handle(err);
+        const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+        const struct cut cut = { .n_bytes = round_up(n_bytes ? n_bytes : 1, BUFFER_ALIGN),
+                .align_bytes = n_bytes >= page ? page : BUFFER_ALIGN };
+        pthread_mutex_lock(&t->growing);
+        enum status status = buffer_back(b, &cut, err);
+        pthread_mutex_unlock(&t->growing);
+        regions_reap(t);
+        if (status == STATUS_OK)
+                *ret = b;
+        return status;
 }
 
 enum tutti_status tutti_buffer_alloc(struct tutti *t, size_t n_bytes, struct tutti_buffer **ret) {
@@ -168,21 +190,8 @@ enum tutti_status tutti_buffer_alloc(struct tutti *t, size_t n_bytes, struct tut
         enum tutti_status status = connection_check(t);
         if (status != TUTTI_OK)
                 return status;
-        struct tutti_buffer *b = buffer_new(t, n_bytes);
-        if (!b)
-                return no_memory_for_handle();
-        const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
-        const struct cut cut = { .n_bytes = round_up(n_bytes ? n_bytes : 1, BUFFER_ALIGN),
-                .align_bytes = n_bytes >= page ? page : BUFFER_ALIGN };
         struct error err;
-        pthread_mutex_lock(&t->growing);
-        enum status backed = buffer_back(b, &cut, &err);
-        pthread_mutex_unlock(&t->growing);
-        regions_reap(t);
-        if (backed != STATUS_OK)
-                return thread_fail(&err);
-        *ret = b;
-        return TUTTI_OK;
+        return buffer_make(t, n_bytes, ret, &err) == STATUS_OK ? TUTTI_OK : thread_fail(&err);
 }
 
 /* --- memory of the caller --- */
@@ -257,8 +266,10 @@ enum tutti_status tutti_buffer_from_fd(
         if (access_of(access, &wire_access, &err) != STATUS_OK || check_fd(fd, &n_bytes, &err) != STATUS_OK)
                 return thread_fail(&err);
         struct tutti_buffer *b = buffer_new(t, n_bytes);
-        if (!b)
-                return no_memory_for_handle();
+        if (!b) {
+                (void)!no_memory_for_handle(&err);
+                return thread_fail(&err);
+        }
         enum status status = buffer_adopt(b, fd, wire_access, &err);
         regions_reap(t);
         if (status != STATUS_OK) {

@@ -57,6 +57,17 @@ enum tutti_status tutti_broadcast_start(struct tutti_group *g, const char *key, 
         return submit_one(&h, key, &entry, ret);
 }
 
+enum tutti_status tutti_broadcast_into_start(struct tutti_group *g, const char *key, uint32_t root,
+        const struct tutti_value *input, const struct tutti_value *output,
+        const struct tutti_destinations *destinations, const struct tutti_options *options,
+        struct tutti_work **ret) {
+        static const struct tutti_destinations all = { .where = TUTTI_TO_ALL };
+        const struct tutti_entry entry = TUTTI_ENTRY(.input = input, .output = output,
+                .destinations = destinations ? *destinations : all);
+        struct half h = { .g = g, .kind = KIND_BROADCAST, .root = root, .options = options };
+        return submit_one(&h, key, &entry, ret);
+}
+
 enum tutti_status tutti_batch_reduce_start(struct tutti_group *g, const char *key, enum tutti_op op,
         const struct tutti_entry *entries, uint32_t n_entries, const struct tutti_options *options,
         struct tutti_work **ret) {
@@ -97,6 +108,15 @@ enum tutti_status tutti_broadcast(
         struct tutti_group *g, const char *key, uint32_t root, const struct tutti_value *value) {
         struct tutti_work *w;
         enum tutti_status status = tutti_broadcast_start(g, key, root, value, NULL, &w);
+        return status == TUTTI_OK ? finish(w) : status;
+}
+
+enum tutti_status tutti_broadcast_into(struct tutti_group *g, const char *key, uint32_t root,
+        const struct tutti_value *input, const struct tutti_value *output,
+        const struct tutti_destinations *destinations) {
+        struct tutti_work *w;
+        enum tutti_status status =
+                tutti_broadcast_into_start(g, key, root, input, output, destinations, NULL, &w);
         return status == TUTTI_OK ? finish(w) : status;
 }
 

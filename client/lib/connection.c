@@ -49,7 +49,7 @@ static int open_descriptors(struct tutti *t) {
 
 static void init_lists(struct tutti *t) {
         struct list *const lists[] = { &t->others, &t->waiters, &t->groups, &t->buffers, &t->regions,
-                &t->dead_regions, &t->works, &t->spare_works };
+                &t->dead_regions, &t->objects, &t->works, &t->spare_works, &t->spare_pieces };
         for (size_t i = 0; i < ARRAY_SIZE(lists); i++)
                 list_init(lists[i]);
         pthread_mutex_init(&t->growing, NULL);

@@ -28,6 +28,7 @@ enum call_type {
         CALL_WELCOME,
         CALL_JOIN,
         CALL_ROWS,
+        CALL_OBJECT,
         CALL_WORK,
 };
 
@@ -41,7 +42,8 @@ struct call {
         enum status status;      /* when ended */
         struct failure *failure; /* when ended with other than OK; NULL: no memory for it */
         struct msg_joined joined;
-        struct answer *answer; /* CALL_ROWS: collects */
+        struct answer *answer;    /* CALL_ROWS: collects */
+        struct object_made *made; /* CALL_OBJECT: takes what was made */
 };
 
 /* A thread that waits for a call; on its stack. */
@@ -57,6 +59,8 @@ struct waiter {
 struct tutti {
         struct fork_guard *guard;
         int socket, event, epoll;
+        bool has_user; /* questions are about this one; set before they are asked */
+        uint32_t user;
 
         pthread_mutex_t growing;
 
@@ -78,8 +82,10 @@ struct tutti {
         struct failure *lost;         /* NULL: no memory for it */
         struct failure *last_words;   /* an ejection, which the end of file will follow */
         const struct page_slot *page; /* of tuttid, read-only */
-        struct list groups, buffers, regions, dead_regions;
+        struct list groups, buffers, regions, dead_regions, objects;
+        uint32_t n_unwanted; /* slots of objects that are to be given back */
         struct list works, spare_works;
+        struct list spare_pieces; /* struct tutti_buffer: of staging, in no use */
         uint64_t next_region;
 
         void *memory; /* of send_bytes, window, arenas, receive_bytes */

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include "base/fd.h"
 #include "lib/answer.h"
+#include "lib/object.h"
 #include "lib/work.h"
 
 /* Replies come about in the order of their requests, so the oldest are looked at first. */
@@ -70,6 +71,12 @@ static const char *take_body(
                 if (reply->type == REPLY_ROWS)
                         answer_add(call->answer, reply->rows.rows, reply->rows.n_rows);
                 return NULL;
+        case CALL_OBJECT:
+                if (reply->type != REPLY_RESULT || packet->n_fds != 1)
+                        return "no memory in the answer to a result object";
+                call->made->result = reply->result;
+                call->made->fd = fd_take(&packet->fds[0]);
+                return NULL;
         case CALL_WORK:
                 if (reply->type != REPLY_DONE)
                         return "no result in the answer to a submission";
@@ -81,6 +88,8 @@ static const char *take_body(
 
 const char *dispatch_reply(struct tutti *t, const struct reply *reply, struct packet *packet) {
         if (reply->request == 0) {
+                if (reply->status == STATUS_OK) /* they would end everything under way with OK */
+                        return "last words without a reason";
                 failure_unref(t->last_words);
                 t->last_words = failure_of(reply);
                 return NULL;

@@ -25,9 +25,22 @@ void group_sign(const struct tutti_group *g, struct error *e) {
         e->world_size = g->world_size;
 }
 
+static void group_destroy(struct tutti_group *g) {
+        pthread_mutex_destroy(&g->numbering);
+        free(g);
+}
+
 void groups_free(struct tutti *t) {
         list_for_each_safe (it, tmp, &t->groups)
-                free(list_entry(it, struct tutti_group, node));
+                group_destroy(list_entry(it, struct tutti_group, node));
+}
+
+uint64_t group_take_number(struct tutti_group *g, uint64_t *ret_epoch) {
+        pthread_mutex_lock(&g->numbering);
+        uint64_t number = g->next_sequence++;
+        *ret_epoch = g->epoch;
+        pthread_mutex_unlock(&g->numbering);
+        return number;
 }
 
 /* --- joining --- */
@@ -102,7 +115,7 @@ static enum status take_policies(const struct tutti_join_args *args, struct msg_
 static enum status take_arguments(
         const struct tutti_join_args *given, struct tutti_group *g, struct msg_join *m, struct error *err) {
         struct tutti_join_args args;
-        if (!given || !arguments_copy(&args, sizeof(args), given, given->struct_size))
+        if (!given || !arguments_copy(&ARGUMENTS(&args), given, given->struct_size))
                 return refuse(err, STATUS_INVALID, FIELD_SIZE,
                         "the arguments of a join are needed; begin them with TUTTI_JOIN or "
                         "tutti_join_args_init");
@@ -138,6 +151,7 @@ static enum tutti_status join(struct tutti *t, const struct tutti_join_args *arg
         g->epoch = call.joined.epoch;
         g->rank = call.joined.rank;
         g->world_size = call.joined.world_size;
+        pthread_mutex_init(&g->numbering, NULL);
         pthread_mutex_lock(&t->lock);
         list_append(&t->groups, &g->node);
         pthread_mutex_unlock(&t->lock);
@@ -208,10 +222,48 @@ void tutti_group_free(struct tutti_group *g) {
         pthread_mutex_lock(&t->lock);
         list_unlink(&g->node);
         pthread_mutex_unlock(&t->lock);
-        free(g);
+        group_destroy(g);
 }
 
 /* --- in between --- */
+
+/* Another thread may have formed the group anew once more by now. */
+static void begin_epoch(struct tutti_group *g, uint64_t epoch) {
+        pthread_mutex_lock(&g->numbering);
+        if (epoch > g->epoch) {
+                g->epoch = epoch;
+                g->next_sequence = 0;
+        }
+        pthread_mutex_unlock(&g->numbering);
+}
+
+static enum tutti_status form_anew(struct tutti_group *g, enum request_type type, double timeout) {
+        if (!g)
+                return no_group();
+        enum tutti_status status = group_check(g);
+        if (status != TUTTI_OK)
+                return status;
+        if (!(timeout >= 0))
+                return thread_say(STATUS_INVALID, FIELD_TIMEOUT,
+                        "the timeout is in seconds, 0 being tuttid's join timeout; %f is neither", timeout);
+        struct call call;
+        struct request request = { .type = type,
+                .reform = { .membership = g->membership,
+                        .timeout_ns = timeout > 0 && timeout < 1e-9 ? 1 : ns_of_seconds(timeout) } };
+        call_init(&call, CALL_JOIN);
+        status = send_and_wait(g->t, &request, &call);
+        if (status == TUTTI_OK)
+                begin_epoch(g, call.joined.epoch);
+        return status;
+}
+
+enum tutti_status tutti_rejoin(struct tutti_group *g, double timeout) {
+        return form_anew(g, REQUEST_REJOIN, timeout);
+}
+
+enum tutti_status tutti_shrink(struct tutti_group *g, double timeout) {
+        return form_anew(g, REQUEST_SHRINK, timeout);
+}
 
 uint32_t tutti_rank(const struct tutti_group *g) {
         return g ? g->rank : 0;

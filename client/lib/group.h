@@ -6,15 +6,20 @@
 struct tutti_group {
         struct list node;
         struct tutti *t;
-        uint64_t membership, epoch;
+        uint64_t membership;
         uint32_t rank, world_size;
         char job[MAX_NAME_BYTES], name[MAX_NAME_BYTES];
-        _Atomic uint64_t next_sequence; /* the numbers of collectives without a name */
+        pthread_mutex_t numbering; /* a number belongs to its epoch; nothing is locked below it */
+        _Atomic uint64_t epoch;    /* set under `numbering` */
+        uint64_t next_sequence;    /* the numbers of collectives without a name */
         atomic_bool has_left;
 };
 
 /* OK, or FORKED, DAEMON_LOST or LEFT, which is then the thread's error. */
 enum tutti_status group_check(struct tutti_group *g) MUST_USE;
+
+/* The next number of the membership, and the epoch that it counts in. */
+uint64_t group_take_number(struct tutti_group *g, uint64_t *ret_epoch);
 
 /* Adds to an error which group and whose membership it is about. */
 void group_sign(const struct tutti_group *g, struct error *e);

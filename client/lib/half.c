@@ -2,15 +2,19 @@
 
 #include <string.h>
 #include "lib/arguments.h"
+#include "lib/object.h"
 #include "lib/region.h"
+#include "model/checksum.h"
 
 /* An entry under check: the caller's, copied, and what it becomes. */
 struct draft {
         const struct half *half;
         struct tutti_value input, output;
         struct entry *entry;
+        uint32_t index; /* of the entry */
         struct tutti_buffer *uses[2];
         uint32_t n_uses;
+        struct tutti_object *object; /* where the output goes; NULL: to a buffer */
         struct error *err;
 };
 
@@ -22,43 +26,153 @@ static enum status refuse_value_size(struct draft *d, const char *what, const st
                 given->struct_size);
 }
 
+static enum status take_object(struct draft *d, const char *what, const struct tutti_value *v) {
+        if (v->buffer || v->memory)
+                return refuse(d->err, STATUS_INVALID, FIELD_BUFFER,
+                        "the %s has %s and a result object; leave one of them out", what,
+                        v->buffer ? "a buffer" : "plain memory");
+        if (v->has_strides)
+                return refuse(d->err, STATUS_INVALID, FIELD_STRIDES,
+                        "the output in the result object \"%s\" has strides; what lies in a slot is "
+                        "contiguous",
+                        v->object->name);
+        if (v->object->t != d->half->g->t || v->object->membership != d->half->g->membership)
+                return refuse(d->err, STATUS_INVALID, FIELD_BUFFER,
+                        "the result object \"%s\" was made by another membership", v->object->name);
+        return STATUS_OK;
+}
+
 static enum status take_value(
         struct draft *d, const char *what, const struct tutti_value *given, struct tutti_value *ret) {
         if (!given)
                 return refuse(d->err, STATUS_INVALID, FIELD_BUFFER, "the %s is NULL", what);
-        if (!arguments_copy(ret, sizeof(*ret), given, given->struct_size))
+        if (!arguments_copy(&ARGUMENTS_SINCE(ret, has_strides), given, given->struct_size))
                 return refuse_value_size(d, what, given);
         if (ret->n_dims > TUTTI_MAX_DIMS)
                 return refuse(d->err, STATUS_LIMIT, FIELD_SHAPE,
                         "the %s has %u dimensions, at most %d may be", what, ret->n_dims, TUTTI_MAX_DIMS);
-        if (!ret->buffer)
-                return refuse(d->err, STATUS_INVALID, FIELD_BUFFER, "the %s has no buffer", what);
-        if (ret->buffer->t != d->half->g->t)
+        if (ret->object)
+                return take_object(d, what, ret);
+        if (!ret->buffer && !ret->memory)
+                return refuse(d->err, STATUS_INVALID, FIELD_BUFFER,
+                        "the %s has no buffer, and no plain memory either", what);
+        if (ret->buffer && ret->memory)
+                return refuse(d->err, STATUS_INVALID, FIELD_BUFFER,
+                        "the %s names both a buffer and plain memory; leave one of them NULL", what);
+        if (ret->buffer && ret->buffer->t != d->half->g->t)
                 return refuse(d->err, STATUS_INVALID, FIELD_BUFFER,
                         "the buffer of the %s is of another connection than the group", what);
+        return STATUS_OK;
+}
+
+/* How its elements lie, and from the first to the last of them how many would. */
+static enum status view_value(struct draft *d, const char *what, const struct tutti_value *v,
+        struct view *ret, uint64_t *ret_extent) {
+        struct entry like = { .n_dims = v->n_dims };
+        uint64_t n;
+        memcpy(like.shape, v->shape, v->n_dims * sizeof(*v->shape));
+        if (!entry_count(&like, &n))
+                return refuse(d->err, STATUS_LIMIT, FIELD_SHAPE,
+                        "the %s has more elements than 63 bits can count", what);
+        view_make(ret, v->n_dims, v->shape, v->has_strides ? v->strides : NULL);
+        if (!view_extent(ret, ret_extent))
+                return refuse(d->err, STATUS_LIMIT, FIELD_STRIDES,
+                        "the strides of the %s reach beyond what 63 bits can count", what);
+        return STATUS_OK;
+}
+
+/* Only those that say something: what is contiguous goes the straight way. */
+static void place_strides(const struct tutti_value *v, const struct view *view, struct place *ret) {
+        struct view simple = *view;
+        view_simplify(&simple);
+        if (!v->has_strides || view_is_empty(view) || view_is_dense(&simple))
+                return;
+        ret->n_strides = v->n_dims;
+        memcpy(ret->strides, v->strides, v->n_dims * sizeof(*v->strides));
+}
+
+/* Tuttid will see the packed copy alone, so that what it would say of strides is said here. */
+static enum status check_plain(
+        struct draft *d, const char *what, const struct tutti_value *v, const struct view *view) {
+        uint64_t steps = VIEW_STEPS;
+        uint32_t dims[2];
+        size_t element_bytes = dtype_bytes((enum dtype)v->dtype);
+        if (element_bytes && v->offset % element_bytes != 0)
+                return refuse(d->err, STATUS_INVALID, FIELD_OFFSET,
+                        "the offset of the %s, %zu, is not a multiple of its element's %zu bytes", what,
+                        v->offset, element_bytes);
+        if (v->has_strides && view_shares_itself(view, &steps, dims) != SHARING_NOTHING)
+                return refuse(d->err, STATUS_INVALID, FIELD_STRIDES,
+                        "elements of the %s share memory: dimensions %u and %u are in each other's way", what,
+                        dims[0], dims[1]);
+        return STATUS_OK;
+}
+
+static enum status note_plain(
+        struct draft *d, enum staged_role role, const struct tutti_value *v, const struct view *view) {
+        struct staged staged = { .entry = d->index,
+                .role = role,
+                .memory = (uint8_t *)v->memory + v->offset,
+                .element_bytes = dtype_bytes((enum dtype)v->dtype),
+                .count = view_is_empty(view) ? 0 : 1,
+                .view = *view };
+        for (uint32_t i = 0; staged.count && i < v->n_dims; i++) /* view_value has counted them */
+                staged.count *= v->shape[i];
+        view_simplify(&staged.view);
+        return staging_add(&d->half->work->staging, &staged, d->err);
+}
+
+/* Its place is known once all of the half are. */
+static enum status place_plain(
+        struct draft *d, const char *what, const struct tutti_value *v, struct place *ret) {
+        enum staged_role role = ret == &d->entry->input ? STAGED_INPUT : STAGED_OUTPUT;
+        const struct staging *staging = &d->half->work->staging;
+        struct view view;
+        uint64_t extent;
+        enum status status = view_value(d, what, v, &view, &extent);
+        if (status == STATUS_OK)
+                status = check_plain(d, what, v, &view);
+        if (status != STATUS_OK)
+                return status;
+        if (!d->half->is_checked)
+                return note_plain(d, role, v, &view);
+        const struct staged *staged = staging_find(staging, d->index, role);
+        if (!staged)
+                return refuse(d->err, STATUS_INVALID, FIELD_BUFFER, "the %s changed under the call", what);
+        ret->buffer = staging->piece->region->id;
+        ret->offset_bytes = staging->piece->block.offset_bytes + staged->offset_bytes;
         return STATUS_OK;
 }
 
 /* Where it lies: tuttid knows the region, and only the library knows the buffer's bounds in it. */
 static enum status place_value(
         struct draft *d, const char *what, const struct tutti_value *v, struct place *ret) {
-        struct entry like = { .n_dims = v->n_dims };
+        struct view view;
         struct span span;
-        uint64_t n = 0;
-        CHECK(v->buffer); /* take_value has looked */
-        memcpy(like.shape, v->shape, v->n_dims * sizeof(*v->shape));
+        uint64_t extent = 0, limit_bytes = 0;
+        if (v->memory)
+                return place_plain(d, what, v, ret);
+        enum status status = view_value(d, what, v, &view, &extent);
+        if (status != STATUS_OK)
+                return status;
         size_t element_bytes = dtype_bytes((enum dtype)v->dtype);
-        if (!entry_count(&like, &n))
-                return refuse(d->err, STATUS_LIMIT, FIELD_SHAPE,
-                        "the %s has more elements than 63 bits can count", what);
-        if (element_bytes && !span_make(v->offset, n, element_bytes, v->buffer->n_bytes, &span))
+        limit_bytes = v->object ? v->object->slot_bytes : v->buffer->n_bytes; /* take_value has looked */
+        if (element_bytes && !span_make(v->offset, extent, element_bytes, limit_bytes, &span))
                 return refuse(d->err, STATUS_INVALID, FIELD_OFFSET,
                         "the %s, %llu elements of %zu bytes from offset %zu on, is not aligned to its "
                         "elements "
-                        "or does not fit into its buffer of %zu bytes",
-                        what, (unsigned long long)n, element_bytes, v->offset, v->buffer->n_bytes);
+                        "or does not fit into its %s of %llu bytes",
+                        what, (unsigned long long)extent, element_bytes, v->offset,
+                        v->object ? "slot" : "buffer", (unsigned long long)limit_bytes);
+        if (v->object) {
+                ret->result = v->object->id;
+                ret->offset_bytes = v->offset;
+                d->object = v->object;
+                return STATUS_OK;
+        }
         ret->buffer = v->buffer->region->id;
         ret->offset_bytes = v->buffer->block.offset_bytes + v->offset;
+        place_strides(v, &view, ret);
         d->uses[d->n_uses++] = v->buffer;
         return STATUS_OK;
 }
@@ -88,9 +202,16 @@ static enum status take_destinations(struct draft *d, const struct tutti_destina
                 e->destination = DESTINATION_RANKS;
                 memcpy(&e->destination_ranks, &given->ranks, sizeof(e->destination_ranks));
                 return STATUS_OK;
+        case TUTTI_TO_DEVICE:
+                e->destination = DESTINATION_DEVICE;
+                e->destination_device = device_parse(given->device ? given->device : "?");
+                return STATUS_OK;
+        case TUTTI_TO_SAME: e->destination = DESTINATION_SAME; return STATUS_OK;
         }
         return refuse(d->err, STATUS_INVALID, FIELD_DESTINATIONS,
-                "say who receives the result: TUTTI_TO_ALL, TUTTI_TO_RANK or TUTTI_TO_RANKS");
+                "say who receives the result: TUTTI_TO_ALL, TUTTI_TO_RANK, TUTTI_TO_RANKS, TUTTI_TO_DEVICE "
+                "or "
+                "TUTTI_TO_SAME");
 }
 
 static bool is_equal_shape(const struct tutti_value *a, const struct tutti_value *b) {
@@ -101,6 +222,9 @@ static enum status draft_input(struct draft *d, const struct tutti_value *given)
         enum status status = take_value(d, "input", given, &d->input);
         if (status != STATUS_OK)
                 return status;
+        if (d->input.object)
+                return refuse(d->err, STATUS_INVALID, FIELD_BUFFER,
+                        "the input is a result object; a result object is for outputs, copy it to a buffer");
         describe(d->entry, &d->input);
         return place_value(d, "input", &d->input, &d->entry->input);
 }
@@ -122,11 +246,24 @@ static enum status draft_output(struct draft *d, const struct tutti_value *given
 static enum status draft_output_dtype(struct draft *d, const struct tutti_value *given) {
         if (!given)
                 return STATUS_OK;
-        if (!arguments_copy(&d->output, sizeof(d->output), given, given->struct_size))
+        if (!arguments_copy(&ARGUMENTS_SINCE(&d->output, has_strides), given, given->struct_size))
                 return refuse_value_size(d, "output", given);
         if (d->output.dtype != d->input.dtype)
                 d->entry->output_dtype = dtype_on_wire(d->output.dtype);
         return STATUS_OK;
+}
+
+/* Its output is the input; who says so twice has said nothing wrong. What lies in plain memory comes home
+ * from where its copy lies. */
+static enum status draft_same(struct draft *d, const struct tutti_entry *given) {
+        if (given->output && given->output != given->input)
+                return refuse(d->err, STATUS_INVALID, FIELD_DESTINATIONS,
+                        "TUTTI_TO_SAME writes each result over its input; leave the output NULL");
+        if (!d->input.memory)
+                return STATUS_OK;
+        enum status status = place_plain(d, "output", &d->input, &d->entry->output);
+        d->entry->output = (struct place){ 0 };
+        return status;
 }
 
 /* An output is taken only where this rank receives; that it is missing there, tuttid finds. */
@@ -139,7 +276,10 @@ static enum status draft_values(struct draft *d, const struct tutti_entry *given
                 if (status != STATUS_OK)
                         return status;
         }
-        bool receives = entry_has_destination(d->entry, h->g->rank);
+        enum destination to = d->entry->destination;
+        if (to == DESTINATION_SAME)
+                return draft_same(d, given);
+        bool receives = to == DESTINATION_DEVICE || entry_has_destination(d->entry, h->g->rank);
         if (reads && (!receives || !given->output))
                 return draft_output_dtype(d, given->output);
         return draft_output(d, given->output, reads);
@@ -150,8 +290,10 @@ static enum status draft_entry(struct draft *d, uint32_t i) {
         struct tutti_entry given;
         const void *at = (const char *)h->entries + i * h->stride_bytes;
         memset(d->entry, 0, sizeof(*d->entry));
+        d->index = i;
         d->n_uses = 0;
-        bool is_known = arguments_copy(&given, sizeof(given), at, h->stride_bytes);
+        d->object = NULL;
+        bool is_known = arguments_copy(&ARGUMENTS(&given), at, h->stride_bytes);
         if (!is_known || given.struct_size != h->stride_bytes)
                 return refuse(d->err, STATUS_INVALID, FIELD_ENTRIES,
                         "an entry has struct_size %zu; begin each with TUTTI_ENTRY or tutti_entry_init, all "
@@ -168,6 +310,8 @@ void half_entry(const struct half *h, uint32_t i, struct entry *ret) {
         /* Changed under our hands since it was checked: what is there now is for tuttid to refuse. */
         if (draft_entry(&d, i) != STATUS_OK)
                 ret->destination = DESTINATION_UNSPECIFIED;
+        else if (h->has_checksums)
+                ret->input_checksum = h->work->checksums[i];
 }
 
 /* --- the whole --- */
@@ -188,7 +332,7 @@ static enum status take_options(const struct half *h, struct half_options *ret, 
         *ret = (struct half_options){ 0 };
         if (!h->options)
                 return STATUS_OK;
-        if (!arguments_copy(&options, sizeof(options), h->options, h->options->struct_size))
+        if (!arguments_copy(&ARGUMENTS_SINCE(&options, check_inputs), h->options, h->options->struct_size))
                 return refuse(err, STATUS_INVALID, FIELD_OPTIONS,
                         "the options have struct_size %zu; begin them with TUTTI_OPTIONS or "
                         "tutti_options_init",
@@ -200,7 +344,8 @@ static enum status take_options(const struct half *h, struct half_options *ret, 
                 .has_weight = options.has_weight,
                 .weight = options.has_weight ? options.weight : 0,
                 .check_numerics = options.check_numerics,
-                .check_overflow = options.check_overflow };
+                .check_overflow = options.check_overflow,
+                .check_inputs = options.check_inputs };
         return STATUS_OK;
 }
 
@@ -222,19 +367,92 @@ static enum status no_memory_for_uses(struct error *err) {
                 "the list of the buffers in use does not fit into memory");
 }
 
-enum status half_check(const struct half *h, struct tutti_work *w, struct half_options *ret_options,
-        struct entry *ret_only, struct error *err) {
+/* What the entry names stays until the work has ended. */
+static enum status keep_uses(struct draft *d, struct tutti_work *w) {
+        for (uint32_t u = 0; u < d->n_uses; u++)
+                if (!work_uses(w, d->uses[u]))
+                        return no_memory_for_uses(d->err);
+        if (!d->object)
+                return STATUS_OK;
+        if (w->object && w->object != d->object)
+                return refuse(d->err, STATUS_INVALID, FIELD_DESTINATIONS,
+                        "one collective goes to one result object, and this one names \"%s\" and \"%s\"; use "
+                        "two batches",
+                        w->object->name, d->object->name);
+        work_uses_object(w, d->object);
+        return STATUS_OK;
+}
+
+/* Every entry by itself; gives the work the buffers it uses. */
+static enum status check_entries(struct draft *d, struct tutti_work *w) {
+        enum status status = STATUS_OK;
+        for (uint32_t i = 0; status == STATUS_OK && i < d->half->n_entries; i++) {
+                status = draft_entry(d, i);
+                if (status == STATUS_OK)
+                        status = keep_uses(d, w);
+                if (status != STATUS_OK)
+                        d->err->entry = (int32_t)i;
+        }
+        return status;
+}
+
+/* What lies in plain memory comes into shared memory. */
+static enum status stage(const struct half *h, struct error *err) {
+        struct tutti_work *w = h->work;
+        enum status status = staging_begin(&w->staging, w->t, err);
+        if (status == STATUS_OK && w->staging.piece && !work_uses(w, w->staging.piece))
+                status = no_memory_for_uses(err);
+        return status;
+}
+
+/* --- checksums --- */
+
+/* Of the input of the entry that was drafted last, where it lies now. */
+static uint64_t checksum_input(struct draft *d) {
+        const struct staging *staging = &d->half->work->staging;
+        const struct staged *staged = staging_find(staging, d->index, STAGED_INPUT);
+        const struct lattice packed = { .element_bytes = dtype_bytes(d->entry->dtype) };
+        struct view view;
+        uint64_t count, extent;
+        if (!entry_count(d->entry, &count) || count == 0 || packed.element_bytes == 0)
+                return 0;
+        if (staged)
+                return checksum_lattice(&packed, staging_at(staging, staged), count);
+        if (view_value(d, "input", &d->input, &view, &extent) != STATUS_OK)
+                return 0;
+        view_simplify(&view);
+        const struct lattice l = { packed.element_bytes, view.n_dims, view.shape, view.strides };
+        const uint8_t *at = (const uint8_t *)tutti_buffer_data(d->input.buffer) + d->input.offset;
+        return checksum_lattice(view_is_dense(&view) ? &packed : &l, at, count);
+}
+
+static enum status sum_up(struct draft *d) {
+        struct tutti_work *w = d->half->work;
+        if (!work_make_checksums(w, d->half->n_entries))
+                return refuse(d->err, STATUS_NO_MEMORY, FIELD_UNSPECIFIED,
+                        "the list of checksums does not fit into memory");
+        for (uint32_t i = 0; i < d->half->n_entries; i++) {
+                bool has_input = draft_entry(d, i) == STATUS_OK && d->entry->input.buffer;
+                w->checksums[i] = has_input ? checksum_input(d) : 0;
+        }
+        return STATUS_OK;
+}
+
+enum status half_check(
+        struct half *h, struct half_options *ret_options, struct entry *ret_only, struct error *err) {
+        struct draft d = { .half = h, .entry = ret_only, .err = err };
         enum status status = take_options(h, ret_options, err);
         if (status == STATUS_OK)
                 status = check_length(h, err);
-        struct draft d = { .half = h, .entry = ret_only, .err = err };
-        for (uint32_t i = 0; status == STATUS_OK && i < h->n_entries; i++) {
-                status = draft_entry(&d, i);
-                for (uint32_t u = 0; status == STATUS_OK && u < d.n_uses; u++)
-                        if (!work_uses(w, d.uses[u]))
-                                status = no_memory_for_uses(err);
-                if (status != STATUS_OK)
-                        err->entry = (int32_t)i;
-        }
+        if (status == STATUS_OK)
+                status = check_entries(&d, h->work);
+        if (status == STATUS_OK)
+                status = stage(h, err);
+        h->is_checked = status == STATUS_OK;
+        if (status == STATUS_OK && ret_options->options.check_inputs)
+                status = sum_up(&d);
+        h->has_checksums = status == STATUS_OK && ret_options->options.check_inputs;
+        if (status == STATUS_OK && h->n_entries == 1)
+                half_entry(h, 0, ret_only);
         return status;
 }

@@ -11,6 +11,7 @@ struct half {
         struct tutti_group *g;
         bool has_key;
         struct key key;
+        uint64_t epoch; /* in which the key counts */
         enum kind kind;
         enum op op;
         uint32_t root;
@@ -18,6 +19,8 @@ struct half {
         size_t stride_bytes;
         uint32_t n_entries;
         const struct tutti_options *options;
+        struct tutti_work *work;        /* knows where values in plain memory lie, and inputs' checksums */
+        bool is_checked, has_checksums; /* half_check has looked at it, and either is known */
 };
 
 /* The caller's options, in wire form. */
@@ -27,10 +30,11 @@ struct half_options {
         struct options options;
 };
 
-/* Looks at everything, before anything is sent. Gives *w the buffers it uses; where there is one entry,
- * leaves it in *ret_only. Otherwise *err says what is wrong. */
-enum status half_check(const struct half *h, struct tutti_work *w, struct half_options *ret_options,
-        struct entry *ret_only, struct error *err) MUST_USE;
+/* Looks at everything, before anything is sent. Gives the work the buffers it uses, copies what lies in plain
+ * memory, makes the checksums; where there is one entry, leaves it in *ret_only. Otherwise *err says what is
+ * wrong. */
+enum status half_check(
+        struct half *h, struct half_options *ret_options, struct entry *ret_only, struct error *err) MUST_USE;
 
 /* The i-th entry in wire form, of a half that was checked. */
 void half_entry(const struct half *h, uint32_t i, struct entry *ret);

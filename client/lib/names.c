@@ -127,6 +127,7 @@ SAME(TUTTI_ROW_STATS, ROW_STATS);
 SAME(TUTTI_ROW_RECORD, ROW_RECORD);
 SAME(TUTTI_ROW_FALLBACK, ROW_FALLBACK);
 SAME(TUTTI_ROW_QUOTA, ROW_QUOTA);
+SAME(TUTTI_ROW_RESULT, ROW_RESULT);
 
 SAME(TUTTI_ADMIN_STATUS, WHAT_STATUS);
 SAME(TUTTI_ADMIN_GROUPS, WHAT_GROUPS);
@@ -175,6 +176,10 @@ const char *tutti_loss_name(enum tutti_loss loss) {
 
 void tutti_join_args_init(struct tutti_join_args *args) {
         *args = TUTTI_JOIN(.group = NULL);
+}
+
+void tutti_object_args_init(struct tutti_object_args *args) {
+        *args = TUTTI_OBJECT(.name = NULL);
 }
 
 void tutti_value_init(struct tutti_value *value) {

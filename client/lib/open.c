@@ -14,6 +14,7 @@
 #include "lib/connection.h"
 #include "lib/environment.h"
 #include "lib/group.h"
+#include "lib/object.h"
 #include "lib/region.h"
 #include "lib/work.h"
 
@@ -180,11 +181,13 @@ static enum status say_no_answer(enum status status, const struct call *call, st
 
 static enum status greet(struct tutti *t, const char *path, struct error *err) {
         CLEANUP_FD int pidfd = own_pidfd_if_needed(t->socket);
+        const char *secret = secure_getenv("TUTTI_JOB_SECRET");
         struct request request = { .type = REQUEST_HELLO,
                 .hello = { .min_version = PROTOCOL_MIN,
                         .max_version = PROTOCOL_MAX,
                         .client = "libtutti " LIBTUTTI_VERSION,
                         .process = program_invocation_short_name,
+                        .secret = secret ? secret : "",
                         .n_descriptors = pidfd >= 0 } };
         struct call call;
         call_init(&call, CALL_WELCOME);
@@ -255,6 +258,7 @@ static void free_all(struct tutti *t) {
         groups_free(t);
         buffers_free(t);
         regions_free(t);
+        objects_free(t);
         connection_free(t);
 }
 

@@ -6,8 +6,9 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
+#include "base/available.h"
 #include "base/fd.h"
-#include "lib/available.h"
+#include "lib/object.h"
 
 /* Newer than some C libraries. */
 #ifndef MFD_NOEXEC_SEAL
@@ -189,6 +190,7 @@ static struct region *take_dead(struct tutti *t) {
 /* Where the connection is lost, there is nobody to tell. */
 void regions_reap(struct tutti *t) {
         struct region *r;
+        objects_reap(t);
         while ((r = take_dead(t))) {
                 struct error err;
                 struct request request = { .type = REQUEST_UNREGISTER, .buffer = r->id };

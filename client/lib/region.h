@@ -32,6 +32,7 @@ struct tutti_buffer {
         size_t n_bytes;
         uint32_t n_uses; /* unfinished works. Under `lock` */
         bool is_freed;
+        struct list piece; /* in `spare_pieces`, where it is one of staging */
 };
 
 /* A region of this many bytes at the least, and at the most this many times what is there already. */
@@ -56,11 +57,17 @@ static inline const struct failure *region_refusal(const struct region *r) {
 
 /* Unmaps and frees; tells nobody. */
 void region_free(struct region *r);
-/* Unregisters and frees what is dead. Not under any lock. */
+/* Unregisters and frees what is dead, also what nobody wants of result objects. Not under any lock. */
 void regions_reap(struct tutti *t);
 void regions_free(struct tutti *t);
 
 /* --- buffer.c --- */
+
+/* Memory of ours, as tutti_buffer_alloc gives it. Not under any lock. */
+enum status buffer_make(
+        struct tutti *t, size_t n_bytes, struct tutti_buffer **ret, struct error *err) MUST_USE;
+/* Frees it, as tutti_buffer_free; the region, where it was its last, is to be reaped. Under `lock`. */
+void buffer_drop(struct tutti_buffer *b);
 
 /* Under `lock`. */
 void buffer_use(struct tutti_buffer *b);

@@ -6,7 +6,7 @@
 
 /* A half on its way: the request, and what was found wrong with it. */
 struct passage {
-        const struct half *half;
+        struct half *half;
         struct tutti_work *work; /* NULL: there was no memory for it */
         struct request request;
         struct entry only; /* the one entry of most collectives */
@@ -108,7 +108,7 @@ static void fill_request(struct passage *p) {
         p->request = (struct request){
                 .type = REQUEST_SUBMIT,
                 .submit = { .membership = h->g->membership,
-                        .epoch = h->g->epoch,
+                        .epoch = h->epoch,
                         .has_key = true,
                         .key = h->key,
                         .signature = { .kind = h->kind,
@@ -122,7 +122,7 @@ static void fill_request(struct passage *p) {
 
 static void check(struct passage *p) {
         struct half_options options;
-        enum status status = half_check(p->half, p->work, &options, &p->only, p->err);
+        enum status status = half_check(p->half, &options, &p->only, p->err);
         p->request.submit.has_timeout = options.has_timeout;
         p->request.submit.timeout_ns = options.timeout_ns;
         p->request.submit.signature.options = options.options;
@@ -144,25 +144,26 @@ static enum tutti_status refuse_without_memory(struct passage *p) {
 
 static void take_key(struct half *h, const char *key) {
         h->has_key = true;
+        h->epoch = h->g->epoch;
         if (key)
                 h->has_key = key_name(&h->key, key, strlen(key));
         else
-                h->key = key_sequence(
-                        atomic_fetch_add_explicit(&h->g->next_sequence, 1, memory_order_relaxed));
+                h->key = key_sequence(group_take_number(h->g, &h->epoch));
 }
 
 enum tutti_status submit(struct half *h, const char *key, struct tutti_work **ret) {
         if (!h->g || !ret)
                 return thread_say(STATUS_INVALID, FIELD_MEMBERSHIP,
                         "a collective needs a group and, where it is started, a place for the work");
-        take_key(h, key);
         enum tutti_status status = group_check(h->g);
         if (status != TUTTI_OK)
                 return status;
+        take_key(h, key); /* before any check that the peers would hear of */
         struct error err;
         struct passage p = { .half = h, .work = work_new(h->g->t), .err = &err };
         if (!p.work)
                 return refuse_without_memory(&p);
+        h->work = p.work;
         if (!h->has_key) {
                 *ret = p.work;
                 return end_at_once(&p, strlen(key));

@@ -4,6 +4,7 @@
 #include <string.h>
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "lib/object.h"
 #include "lib/region.h"
 
 /* --- life --- */
@@ -16,6 +17,7 @@ static struct tutti_work *take_spare(struct tutti *t) {
                 if (!w)
                         return NULL;
                 list_init(&w->node);
+                pthread_mutex_init(&w->landing, NULL);
                 w->t = t;
         }
         list_append(&t->works, &w->node);
@@ -29,8 +31,9 @@ struct tutti_work *work_new(struct tutti *t) {
         if (!w)
                 return NULL;
         call_init(&w->call, CALL_WORK);
-        w->is_detached = false;
+        w->is_detached = w->is_seen = false;
         w->n_uses = 0;
+        w->staging.copied_bytes = 0;
         return w;
 }
 
@@ -52,14 +55,43 @@ bool work_uses(struct tutti_work *w, struct tutti_buffer *b) {
         return true;
 }
 
+void work_uses_object(struct tutti_work *w, struct tutti_object *o) {
+        if (w->object == o)
+                return;
+        CHECK(!w->object);
+        pthread_mutex_lock(&w->t->lock);
+        object_use(o);
+        pthread_mutex_unlock(&w->t->lock);
+        w->object = o;
+}
+
+bool work_make_checksums(struct tutti_work *w, uint32_t n) {
+        if (n <= w->checksums_capacity)
+                return true;
+        uint64_t *checksums = realloc(w->checksums, n * sizeof(*checksums));
+        if (!checksums)
+                return false;
+        w->checksums = checksums;
+        w->checksums_capacity = n;
+        return true;
+}
+
 static void end_uses(struct tutti_work *w) {
         for (uint32_t i = 0; i < w->n_uses; i++)
                 buffer_end_use(w->uses[i]);
         w->n_uses = 0;
 }
 
+/* Under `lock`. */
+static void let_go_of_object(struct tutti_work *w) {
+        if (w->object)
+                object_end_use(take_pointer(w->object));
+}
+
 static void make_spare(struct tutti_work *w) {
         end_uses(w);
+        let_go_of_object(w);
+        staging_end(&w->staging, w->t);
         call_deinit(&w->call);
         failure_unref(take_pointer(w->refusal));
         list_unlink(&w->node);
@@ -74,10 +106,14 @@ void work_drop(struct tutti_work *w) {
 }
 
 static void work_free_memory(struct tutti_work *w) {
+        let_go_of_object(w);
         call_deinit(&w->call);
         failure_unref(w->refusal);
         list_unlink(&w->node);
         free(w->uses);
+        free(w->checksums);
+        free(w->staging.values);
+        pthread_mutex_destroy(&w->landing);
         free(w);
 }
 
@@ -123,13 +159,23 @@ static void explain_buffer(struct tutti_work *w) {
         }
 }
 
+/* Nobody knows which slot the result is in, so nobody will give it back. Under `lock`. */
+static void give_back_unseen(const struct tutti_work *w) {
+        if (w->object && w->call.status == STATUS_OK && !w->is_seen)
+                object_give_back(w->object, w->done.slot);
+}
+
 void work_end(struct tutti *t, struct call *call) {
         struct tutti_work *w = work_of(call);
         prefer_own_refusal(w);
         explain_buffer(w);
+        if (w->object && w->call.status == STATUS_OK)
+                object_hold(w->object, &w->done);
         end_uses(w);
-        if (w->is_detached)
+        if (w->is_detached) {
+                give_back_unseen(w);
                 make_spare(w);
+        }
 }
 
 /* --- waiting --- */
@@ -144,9 +190,24 @@ uint64_t deadline_in(double seconds) {
         return __builtin_add_overflow(now, ns, &at) ? WAIT_FOREVER : at;
 }
 
-static enum status status_of_wait(const struct tutti_work *w, enum wait_end end) {
+/* It has ended with OK, as this thread has seen: plain outputs come home, once, and the piece is free.
+ * Whoever sees the end meanwhile waits for that. */
+static void work_land(struct tutti_work *w) {
+        struct tutti *t = w->t;
+        pthread_mutex_lock(&w->landing);
+        if (w->staging.piece) {
+                staging_finish(&w->staging);
+                pthread_mutex_lock(&t->lock);
+                staging_end(&w->staging, t);
+                pthread_mutex_unlock(&t->lock);
+        }
+        pthread_mutex_unlock(&w->landing);
+}
+
+/* Under `lock`. */
+static enum status status_of_wait(struct tutti_work *w, enum wait_end end) {
         switch (end) {
-        case WAIT_ENDED: return w->call.status;
+        case WAIT_ENDED: w->is_seen = true; return w->call.status;
         case WAIT_CANCELLED: return STATUS_CANCELLED;
         case WAIT_TIME:
         case WAIT_GOES_ON: break;
@@ -159,6 +220,8 @@ enum status work_wait(struct tutti_work *w, uint64_t deadline_ns) {
         pthread_mutex_lock(&t->lock);
         enum status status = status_of_wait(w, connection_wait(t, &w->call, deadline_ns));
         pthread_mutex_unlock(&t->lock);
+        if (status == STATUS_OK)
+                work_land(w);
         regions_reap(t);
         return status;
 }
@@ -183,8 +246,10 @@ enum tutti_status tutti_work_test(struct tutti_work *w) {
         pthread_mutex_lock(&t->lock);
         if (!w->call.is_ended)
                 connection_take_in(t);
-        enum status status = w->call.is_ended ? w->call.status : STATUS_PENDING;
+        enum status status = status_of_wait(w, w->call.is_ended ? WAIT_ENDED : WAIT_TIME);
         pthread_mutex_unlock(&t->lock);
+        if (status == STATUS_OK)
+                work_land(w);
         regions_reap(t);
         return (enum tutti_status)status;
 }
@@ -228,6 +293,8 @@ void work_show_result(const struct tutti_work *w, struct tutti_result *ret) {
                 .last_rank = done->last_rank,
                 .numerics = show_finding(&done->found.numerics),
                 .overflow = show_finding(&done->found.overflow),
+                .slot = done->slot,
+                .staged_bytes = w->staging.copied_bytes,
         };
 }
 
@@ -239,9 +306,11 @@ enum tutti_status tutti_work_result(struct tutti_work *w, struct tutti_result *r
                 return thread_say_forked();
         pthread_mutex_lock(&w->t->lock);
         enum status status = w->call.is_ended ? w->call.status : STATUS_PENDING;
-        if (status == STATUS_OK)
-                work_show_result(w, ret);
         pthread_mutex_unlock(&w->t->lock);
+        if (status == STATUS_OK) {
+                work_land(w);
+                work_show_result(w, ret);
+        }
         return (enum tutti_status)status;
 }
 
@@ -250,10 +319,12 @@ void tutti_work_free(struct tutti_work *w) {
                 return;
         struct tutti *t = w->t;
         pthread_mutex_lock(&t->lock);
-        if (w->call.is_ended)
+        if (w->call.is_ended) {
+                give_back_unseen(w);
                 make_spare(w);
-        else
+        } else {
                 w->is_detached = true;
+        }
         pthread_mutex_unlock(&t->lock);
         regions_reap(t);
 }

@@ -7,16 +7,23 @@
 #pragma once
 
 #include "lib/connection.h"
+#include "lib/staging.h"
 
 struct tutti_work {
         struct call call;
         struct list node;
         struct tutti *t;
         bool is_detached;
+        bool is_seen;               /* somebody was told how it ended */
         struct failure *refusal;    /* what the library itself found wrong with this half */
         struct msg_done done;       /* when ended with OK */
         struct tutti_buffer **uses; /* kept from going until it ends */
         uint32_t n_uses, capacity;
+        struct tutti_object *object; /* where its result goes; NULL: to buffers. Kept until it is freed */
+        uint64_t *checksums;         /* of inputs, by entry, where they are checked */
+        uint32_t checksums_capacity;
+        struct staging staging;  /* until it is sent, of who sends it; then under `landing` */
+        pthread_mutex_t landing; /* plain outputs come home once. Before `lock` */
 };
 
 static inline struct tutti_work *work_of(const struct call *call) {
@@ -27,6 +34,10 @@ static inline struct tutti_work *work_of(const struct call *call) {
 struct tutti_work *work_new(struct tutti *t);
 /* Keeps the buffer until the work has ended; false: no memory. Before it is sent. */
 bool work_uses(struct tutti_work *w, struct tutti_buffer *b) MUST_USE;
+/* Keeps the object likewise. Before it is sent. */
+void work_uses_object(struct tutti_work *w, struct tutti_object *o);
+/* Room for the checksums of so many inputs; false: no memory. Before it is sent. */
+bool work_make_checksums(struct tutti_work *w, uint32_t n) MUST_USE;
 /* Only while nothing is under way for it. Takes `lock`. */
 void work_drop(struct tutti_work *w);
 /* Called by call_end, under `lock`. */

@@ -15,6 +15,8 @@ struct problem {
         const double *weights;              /* [n_ranks], where signature->options.has_weight */
         uint32_t divisor;                   /* of MEAN without weights */
         uint32_t n_devices;                 /* host devices */
+        uint32_t device;                    /* which of them runs it: where its result object lives, else 0 */
+        uint64_t slot_offset_bytes;         /* of the slot in that object, where outputs name one */
 };
 
 /* The sum of the weights, in rank order. */

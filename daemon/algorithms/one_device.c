@@ -1,12 +1,13 @@
 /* Every input where it lies, one fused pass in rank order, the result written once to each destination.
  *
  * A reduction is one REDUCE step per entry, a broadcast one COPY step, a barrier nothing. Entries that have
- * no elements, or that nobody receives and nothing looks at, make no step. The device is CPU:0 whatever
- * n_devices says: all host devices reach the same memory, and a destination that names a device is not
- * accepted yet, so there is nothing that would prefer another one. */
+ * no elements, or that nobody receives and nothing looks at, make no step. All host devices reach the same
+ * memory, so the device is the problem's: CPU:0, or the one where its result object lives. A result object is
+ * one place for all halves: it is written once. */
 #include "algorithms/algorithm.h"
 
 #include <errno.h>
+#include <string.h>
 
 /* Nobody's: where `rank` is not among the contributors. */
 #define NO_INDEX UINT32_MAX
@@ -31,9 +32,22 @@ static struct operand operand_at(const struct place *place, uint32_t rank) {
         };
 }
 
+/* An output, which may lie in a slot of a result object. */
+static struct operand output_at(const struct problem *problem, uint32_t i, uint32_t e) {
+        const struct place *place = &problem->entries[i][e].output;
+        struct operand o = operand_at(place, problem->ranks[i]);
+        if (place->object) {
+                o.result = place->result;
+                o.offset_bytes += problem->slot_offset_bytes;
+        }
+        return o;
+}
+
 /* Whether the half number `i` receives entry `e` in a place other than `source` (NULL: anywhere). */
 static bool is_output(const struct problem *problem, uint32_t i, uint32_t e, const struct place *source) {
         const struct entry *entry = &problem->entries[i][e];
+        if (entry->output.object)
+                return i == 0;
         return entry->output.buffer && entry_has_destination(entry, problem->ranks[i]) &&
                !(source && is_same_place(source, &entry->output));
 }
@@ -49,7 +63,33 @@ static void fill_outputs(
         const struct problem *problem, uint32_t e, const struct place *source, struct operand *outputs) {
         for (uint32_t i = 0; i < problem->n_ranks; i++)
                 if (is_output(problem, i, e, source))
-                        *outputs++ = operand_at(&problem->entries[i][e].output, problem->ranks[i]);
+                        *outputs++ = output_at(problem, i, e);
+}
+
+static bool has_strides(const struct problem *problem, uint32_t e) {
+        for (uint32_t i = 0; i < problem->n_ranks; i++)
+                if (problem->entries[i][e].input.n_strides || problem->entries[i][e].output.n_strides)
+                        return true;
+        return false;
+}
+
+static void copy_strides(const struct entry *entry, const struct place *place, uint64_t *ret) {
+        struct view view;
+        entry_view(entry, place, &view);
+        memcpy(ret, view.strides, view.n_dims * sizeof(*ret));
+}
+
+/* In the order of the operands. */
+static void fill_strides(const struct problem *problem, const struct step *s, uint32_t first,
+        const struct place *source, struct plan *plan) {
+        uint32_t e = s->entry, n = 0;
+        for (; n < s->n_inputs; n++)
+                copy_strides(&problem->entries[first + n][e], &problem->entries[first + n][e].input,
+                        plan_strides(plan, s, n));
+        for (uint32_t i = 0; i < problem->n_ranks; i++)
+                if (is_output(problem, i, e, source))
+                        copy_strides(&problem->entries[i][e], &problem->entries[i][e].output,
+                                plan_strides(plan, s, n++));
 }
 
 /* The step of entry `e`: it reads the halves first .. first + n_inputs - 1. */
@@ -62,8 +102,13 @@ static int build_step(const struct problem *problem, struct step step, uint32_t 
         step.output_dtype = entry_output_dtype(&problem->entries[first][step.entry]);
         step.check_numerics = options->check_numerics;
         step.check_overflow = options->check_overflow;
+        step.check_inputs = options->check_inputs;
         CHECK(entry_count(&problem->entries[first][step.entry], &step.count));
         step.n_outputs = count_outputs(problem, step.entry, source);
+        if (has_strides(problem, step.entry)) {
+                step.n_dims = problem->entries[first][step.entry].n_dims;
+                memcpy(step.shape, problem->entries[first][step.entry].shape, sizeof(step.shape));
+        }
         if (step.count == 0 || (step.n_outputs == 0 && !step.check_numerics && !step.check_overflow))
                 return 0;
 
@@ -74,10 +119,15 @@ static int build_step(const struct problem *problem, struct step step, uint32_t 
         for (uint32_t i = 0; i < step.n_inputs; i++) {
                 inputs[i] =
                         operand_at(&problem->entries[first + i][step.entry].input, problem->ranks[first + i]);
+                inputs[i].checksum = problem->entries[first + i][step.entry].input_checksum;
                 if (step.has_weights)
                         inputs[i].weight = problem->weights[first + i];
         }
         fill_outputs(problem, step.entry, source, plan_outputs(plan, added));
+        if (step.n_dims) {
+                fill_strides(problem, added, first, source, plan);
+                plan_simplify_step(plan);
+        }
         return 0;
 }
 
@@ -107,7 +157,7 @@ static int one_device_build(const struct problem *problem, struct plan *plan) {
 
         plan->algorithm = algorithm_one_device.name;
         plan->order = ORDER_RANK;
-        plan->device = 0;
+        plan->device = problem->device;
         for (uint32_t e = 0; e < problem->signature->n_entries; e++) {
                 int r = is_broadcast ? build_broadcast(problem, e, plan) : build_reduce(problem, e, plan);
                 if (r < 0)

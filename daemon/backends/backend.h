@@ -1,8 +1,8 @@
 /* The contract between the machines and the memory: a backend imports client memory, runs plans over it, and
  * lets it go.
  *
- * import, release and run_chunk are called on engine threads, never on the loop thread; describe on any.
- * `struct memory` is the backend's mapping of one buffer; everybody else passes it on. */
+ * import, release, make, unmake and run_chunk are called on engine threads, never on the loop thread;
+ * describe on any. `struct memory` is the backend's mapping of one buffer; everybody else passes it on. */
 #pragma once
 
 #include <stdbool.h>
@@ -28,6 +28,8 @@ struct memory {
 enum chore_kind {
         CHORE_IMPORT,  /* seal, check, map, guard fd -> memory */
         CHORE_RELEASE, /* unmap memory if there is any, close fd; also after an import that failed */
+        CHORE_MAKE,    /* make memory of our own for clients to read, sealed against them -> fd, memory */
+        CHORE_UNMAKE,  /* let go of it, if nobody else has it any more; may be tried again */
         CHORE_CLOSE,   /* close a stranger's descriptor, which may block for seconds */
         CHORE_THINK,   /* `think`, which takes longer than the loop thread may */
 };
@@ -38,13 +40,15 @@ struct chore {
         enum chore_kind kind;
         uint32_t uid;
         uint64_t session, buffer;
-        int fd;             /* owned */
-        uint64_t n_bytes;   /* IMPORT: asked for */
+        int fd;             /* owned; MAKE: set; UNMAKE: -1 afterwards, unless somebody else has the memory */
+        int read_fd;        /* owned; MAKE: set, the same memory for others to have, open for reading */
+        uint64_t n_bytes;   /* IMPORT, MAKE: asked for */
         enum access access; /* IMPORT */
         void (*think)(struct chore *chore); /* THINK */
         /* Set by the backend. */
         struct memory *memory;
-        enum status status; /* IMPORT: OK, BAD_FD, INVALID (shorter than n_bytes), NO_MEMORY, INTERNAL */
+        enum status status; /* IMPORT: OK, BAD_FD, INVALID (shorter than n_bytes), NO_MEMORY, INTERNAL;
+                               MAKE: OK, NO_MEMORY, LIMIT (no descriptor left), INTERNAL */
         char why[160];
 };
 
@@ -58,6 +62,10 @@ struct backend_ops {
         int (*thread_init)(struct backend *b);
         void (*import)(struct backend *b, struct chore *chore);
         void (*release)(struct backend *b, struct chore *chore);
+        /* Memory of n_bytes, zero, all of it there, mapped by us for writing and by nobody else ever. */
+        void (*make)(struct backend *b, struct chore *chore);
+        /* Unmaps it, closes read_fd, and, unless somebody still has a descriptor or a mapping of it, fd. */
+        void (*unmake)(struct backend *b, struct chore *chore);
         /* Runs one chunk of a frozen plan to completion. What the checks of its steps find is added to
          * *found. OK, or BAD_FD with *ret_culprit where a client's memory failed under it. */
         enum status (*run_chunk)(struct backend *b, const struct plan *plan, uint64_t chunk,

@@ -16,8 +16,8 @@ void sip_word(struct sip *s, uint64_t word);
 
 uint64_t sip_hash(const uint64_t seed[2], const void *data, size_t n);
 
-/* Whether both have taken in the same words. That of as many words others are found equal has, for who does not
- * know the seed, a chance of one in 2^128 or so. */
+/* Whether both have taken in the same words. That of as many words others are found equal has, for who does
+ * not know the seed, a chance of one in 2^128 or so. */
 static inline bool sip_is_equal(const struct sip *a, const struct sip *b) {
         return a->v[0] == b->v[0] && a->v[1] == b->v[1] && a->v[2] == b->v[2] && a->v[3] == b->v[3];
 }

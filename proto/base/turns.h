@@ -1,8 +1,8 @@
-/* Work of many users, served in turn: each has a line of its own, first come, first served, and the lines take
- * turns. So nobody waits for all that somebody else has brought.
+/* Work of many users, served in turn: each has a line of its own, first come, first served, and the lines
+ * take turns. So nobody waits for all that somebody else has brought.
  *
- * Intrusive; allocates nothing. A node is in at most one line, and may be taken out by list_unlink at any time.
- * Users whose numbers are equal modulo N_TURNS share a line: nobody chooses his own number. */
+ * Intrusive; allocates nothing. A node is in at most one line, and may be taken out by list_unlink at any
+ * time. Users whose numbers are equal modulo N_TURNS share a line: nobody chooses his own number. */
 #pragma once
 
 #include <stdint.h>
@@ -11,7 +11,7 @@
 #define N_TURNS 64
 
 struct turn {
-        struct list link;  /* in turns.waiting */
+        struct list link; /* in turns.waiting */
         struct list nodes;
 };
 
@@ -24,5 +24,6 @@ void turns_init(struct turns *t);
 /* Puts `node`, which must be in no list, at the end of its user's line. */
 void turns_put(struct turns *t, uint32_t uid, struct list *node);
 /* Takes the first node, in turn, for which `may` holds (NULL: any); NULL when there is none. */
-struct list *turns_take(struct turns *t, bool (*may)(const struct list *node, const void *data), const void *data);
+struct list *turns_take(
+        struct turns *t, bool (*may)(const struct list *node, const void *data), const void *data);
 bool turns_is_empty(const struct turns *t);

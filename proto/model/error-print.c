@@ -32,6 +32,14 @@ static void print_busy(const struct error *e, struct text *t) {
                 say_report(&e->replicas[i], t);
                 text_add(t, ".");
         }
+        if (e->has_key && e->field == FIELD_DESTINATIONS) { /* no slot of a result object is free */
+                say_end(e,
+                        "Release results before you submit: hold none but the latest, one less than there "
+                        "are "
+                        "slots.",
+                        t);
+                return;
+        }
         text_add(t, "\n%s",
                 e->has_key ? "Wait until it has ended; it goes on unharmed."
                            : "End what is in the way, or wait until it has ended, and try again.");
@@ -42,6 +50,12 @@ static void print_already_pending(const struct error *e, struct text *t) {
                 text_add(t, "R%" PRId32, e->rank);
         else
                 text_add(t, "this replica");
+        if (!error_is_of_collective(e)) { /* a call that forms the group anew */
+                text_add(t, " ");
+                say_plain(t, e->detail);
+                text_add(t, ".\nThat call goes on unharmed: its answer is the one to wait for.");
+                return;
+        }
         text_add(t, " has already submitted this key");
         say_ago(e, t);
         text_add(t, ", and that use has not ended.");
@@ -61,6 +75,7 @@ static void print_mismatch(const struct error *e, struct text *t) {
                 say_complaint(e, t);
         say_end(e,
                 error_is_of_collective(e) ? ""
+                : e->n_classes            ? "The group is as it was: all call the same, and none alone."
                                           : "Only this join was refused: ask for what the others asked for.",
                 t);
         for (uint32_t i = 0; i < e->n_replicas && i < MAX_ERROR_REPLICAS; i++)
@@ -81,6 +96,10 @@ static void print_timeout(const struct error *e, struct text *t) {
         say_more_detail(e, t);
         if (error_is_of_collective(e))
                 say_end(e, "Who comes to this use of the key from now on gets EXPIRED.", t);
+        else if (e->detail[0])
+                text_add(t,
+                        "\nThe group is as it was, and the others wait on: start who is missing, and call "
+                        "again.");
         else
                 text_add(t, "\nStart the missing replicas, or allow a longer join timeout.");
 }
@@ -116,7 +135,18 @@ static void say_loss(const struct error *e, struct text *t) {
         say_more_detail(e, t);
 }
 
+/* Nobody needs to have been lost: the submission counted in an epoch that is over. */
+static void print_old_epoch(const struct error *e, struct text *t) {
+        say_plain(t, e->detail);
+        text_add(t,
+                ".\nThe buffers are unchanged. Submit it again, in the new epoch, where it is still wanted.");
+}
+
 static void print_replica_lost(const struct error *e, struct text *t) {
+        if (e->loss == LOSS_UNSPECIFIED && e->rank < 0 && e->detail[0]) {
+                print_old_epoch(e, t);
+                return;
+        }
         say_loss(e, t);
         say_known_difference(e, t);
         if (!error_is_of_collective(e)) {
@@ -133,8 +163,10 @@ static void print_replica_lost(const struct error *e, struct text *t) {
                 e->outputs_undefined
                         ? "It had begun: its outputs are undefined, fill them anew before you use them."
                         : "The buffers are unchanged.");
-        text_add(t, "\nWith on_death=fail the group takes nothing more until it is formed anew; with "
-                    "on_death=shrink it goes on without the lost.");
+        text_add(t,
+                "\nWith on_death=fail the group takes nothing more until it is formed anew, by tutti_rejoin "
+                "together with a newcomer or by tutti_shrink without; with on_death=shrink it goes on "
+                "without the lost.");
 }
 
 static void say_abort(const struct error *e, struct text *t) {

@@ -13,6 +13,7 @@
 #include "model/rankset.h"
 #include "model/status.h"
 
+#define MAX_SECRET_BYTES   64 /* of a job, with its terminator */
 #define MAX_NAME_BYTES     64 /* of a job or group, with its terminator */
 #define MAX_ERROR_CLASSES  8
 #define MAX_ERROR_REPLICAS 8

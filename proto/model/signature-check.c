@@ -207,9 +207,6 @@ static enum status check_layout(const struct half_view *v, const struct entry *e
         if (e->layout != LAYOUT_DENSE)
                 return error_set(v->err, STATUS_UNSUPPORTED, FIELD_LAYOUT,
                         "sparse values are not done; hand in dense ones");
-        if (e->input.has_strides || e->output.has_strides)
-                return error_set(v->err, STATUS_UNSUPPORTED, FIELD_STRIDES,
-                        "strided values are not done; hand in dense, contiguous ones");
         return STATUS_OK;
 }
 
@@ -230,10 +227,75 @@ static enum status check_shape(const struct half_view *v, const struct entry *e)
                 "the product of the dimensions goes beyond what 63 bits can count");
 }
 
+static enum status refuse_sharing(
+        const struct half_view *v, const char *what, const struct view *view, const uint32_t dims[2]) {
+        if (view->strides[dims[0]] == 0)
+                return error_set(v->err, STATUS_INVALID, FIELD_STRIDES,
+                        "the %s has stride 0 in dimension %" PRIu32 ", which has %" PRIu64
+                        " elements: they would be one. A stride of 0 is for a dimension of 1",
+                        what, dims[0], view->shape[dims[0]]);
+        return error_set(v->err, STATUS_INVALID, FIELD_STRIDES,
+                "elements of the %s share memory: stride %" PRIu64 " of dimension %" PRIu32
+                " does not go beyond what dimension %" PRIu32 " (%" PRIu64 " elements, stride %" PRIu64
+                ") and smaller ones reach",
+                what, view->strides[dims[0]], dims[0], dims[1], view->shape[dims[1]], view->strides[dims[1]]);
+}
+
+/* Each element in a place of its own. */
+static enum status check_strides(
+        const struct half_view *v, const struct entry *e, const struct place *place, const char *what) {
+        struct view view;
+        uint32_t dims[2];
+        uint64_t extent;
+        if (place->n_strides == 0)
+                return STATUS_OK;
+        if (place->n_strides != e->n_dims)
+                return error_set(v->err, STATUS_INVALID, FIELD_STRIDES,
+                        "the %s has %" PRIu32 " dimensions and another number of strides; give one for each, "
+                        "or none where it is contiguous",
+                        what, e->n_dims);
+        entry_view(e, place, &view);
+        if (!view_extent(&view, &extent))
+                return error_set(v->err, STATUS_LIMIT, FIELD_STRIDES,
+                        "the strides of the %s reach beyond what 63 bits can count", what);
+        if (view_shares_itself(&view, v->steps, dims) == SHARING_NOTHING)
+                return STATUS_OK;
+        return refuse_sharing(v, what, &view, dims);
+}
+
+static enum status check_places_strides(const struct half_view *v, const struct entry *e) {
+        enum status status = check_strides(v, e, &e->input, "input");
+        return status == STATUS_OK ? check_strides(v, e, &e->output, "output") : status;
+}
+
 static enum status refuse_outside(const struct half_view *v, uint32_t rank) {
         return error_set(v->err, STATUS_INVALID, FIELD_DESTINATIONS,
                 "destination R%" PRIu32 " is outside the world of %" PRIu32 "; its ranks are 0 to %" PRIu32,
                 rank, v->world_size, v->world_size - 1);
+}
+
+/* Whether there is such a device, and the object lives there, tuttid finds when it looks for the object. */
+static enum status check_device(const struct half_view *v, const struct entry *e) {
+        if (e->output.result)
+                return STATUS_OK;
+        return error_set(v->err, STATUS_INVALID, FIELD_DESTINATIONS,
+                "what goes to a device goes into a result object that lives there: name one as the output");
+}
+
+static enum status check_same(const struct half_view *v, const struct entry *e) {
+        if (!is_reduction(v->signature->kind))
+                return error_set(v->err, STATUS_INVALID, FIELD_DESTINATIONS,
+                        "\"same\" is where the value lives; a %s has an input at its root alone: name all, a "
+                        "rank or a set of ranks",
+                        kind_name(v->signature->kind));
+        if (place_is_there(&e->output))
+                return error_set(v->err, STATUS_INVALID, FIELD_DESTINATIONS,
+                        "\"same\" writes each result over its input; leave the output out");
+        if (entry_output_dtype(e) == e->dtype)
+                return STATUS_OK;
+        return error_set(v->err, STATUS_INVALID, FIELD_OUTPUT_DTYPE,
+                "\"same\" writes each result over its input, of %s, and so cannot give %s",
+                dtype_name(e->dtype), dtype_name(entry_output_dtype(e)));
 }
 
 static enum status check_destinations(const struct half_view *v, const struct entry *e) {
@@ -249,14 +311,29 @@ static enum status check_destinations(const struct half_view *v, const struct en
                                 "the set of destinations is empty; name at least one rank");
                 outside = rankset_next(&e->destination_ranks, (int)v->world_size);
                 return outside < 0 ? STATUS_OK : refuse_outside(v, (uint32_t)outside);
-        case DESTINATION_DEVICE:
-        case DESTINATION_SAME:
-                return error_set(v->err, STATUS_UNSUPPORTED, FIELD_DESTINATIONS,
-                        "devices as destinations are not done; name all, a rank or a set of ranks");
+        case DESTINATION_DEVICE: return check_device(v, e);
+        case DESTINATION_SAME: return check_same(v, e);
         case DESTINATION_UNSPECIFIED: break;
         }
         return error_set(v->err, STATUS_INVALID, FIELD_DESTINATIONS,
-                "say who receives the result: all, a rank, or a set of ranks below 1024");
+                "say who receives the result: all, a rank, a set of ranks below 1024, a device, or same");
+}
+
+/* Every member maps a result object, so it receives what goes to all, or to the device where it lives. */
+static enum status check_object(const struct half_view *v, const struct entry *e) {
+        if (e->input.result)
+                return error_set(v->err, STATUS_INVALID, FIELD_BUFFER,
+                        "the input is a result object; a result object is for outputs, hand in a buffer");
+        if (!e->output.result)
+                return STATUS_OK;
+        if (e->output.buffer)
+                return error_set(v->err, STATUS_INVALID, FIELD_BUFFER,
+                        "the output names a buffer and a result object; leave one of them out");
+        if (e->destination == DESTINATION_ALL || e->destination == DESTINATION_DEVICE)
+                return STATUS_OK;
+        return error_set(v->err, STATUS_INVALID, FIELD_DESTINATIONS,
+                "a result object is seen by every member: its destination is all, or the device where it "
+                "lives");
 }
 
 static enum status refuse_place(const struct half_view *v, uint32_t i, const char *what) {
@@ -271,7 +348,9 @@ static enum status check_places(const struct half_view *v, uint32_t i) {
         if (e->input.buffer == 0 && signature_reads(s, v->rank))
                 return refuse_place(v, i, "brings the input");
         bool is_root = s->kind == KIND_BROADCAST && s->root == v->rank;
-        if (e->output.buffer == 0 && !is_root && entry_has_destination(e, v->rank))
+        if (place_is_there(&e->output) || is_root || e->destination == DESTINATION_SAME)
+                return STATUS_OK;
+        if (entry_has_destination(e, v->rank))
                 return refuse_place(v, i, "receives the result");
         return STATUS_OK;
 }
@@ -288,7 +367,11 @@ enum status signature_check_entry(const struct half_view *v, uint32_t i) {
         if (status == STATUS_OK)
                 status = check_shape(v, e);
         if (status == STATUS_OK)
+                status = check_places_strides(v, e);
+        if (status == STATUS_OK)
                 status = check_destinations(v, e);
+        if (status == STATUS_OK)
+                status = check_object(v, e);
         if (status == STATUS_OK)
                 status = check_places(v, i);
         if (status != STATUS_OK)
@@ -307,7 +390,8 @@ enum status signature_check_head(const struct half_view *v) {
 
 enum status signature_check(const struct signature *s, const struct entry *entries, uint32_t rank,
         uint32_t world_size, struct error *err) {
-        const struct half_view v = { s, entries, rank, world_size, err };
+        uint64_t steps = VIEW_STEPS;
+        const struct half_view v = { s, entries, rank, world_size, err, &steps };
         enum status status = signature_check_head(&v);
         for (uint32_t i = 0; status == STATUS_OK && i < s->n_entries; i++)
                 status = signature_check_entry(&v, i);

@@ -21,6 +21,10 @@ bool entry_count(const struct entry *e, uint64_t *ret) {
         return true;
 }
 
+void entry_view(const struct entry *e, const struct place *place, struct view *ret) {
+        view_make(ret, e->n_dims, e->shape, place->n_strides ? place->strides : NULL);
+}
+
 enum dtype entry_output_dtype(const struct entry *e) {
         return e->output_dtype == DTYPE_UNSPECIFIED ? e->dtype : e->output_dtype;
 }
@@ -30,9 +34,9 @@ bool entry_has_destination(const struct entry *e, unsigned int rank) {
         case DESTINATION_ALL: return true;
         case DESTINATION_RANK: return e->destination_rank == rank;
         case DESTINATION_RANKS: return rankset_has(&e->destination_ranks, rank);
+        case DESTINATION_SAME: return true;
         case DESTINATION_UNSPECIFIED:
-        case DESTINATION_DEVICE:
-        case DESTINATION_SAME: return false;
+        case DESTINATION_DEVICE: return false;
         }
         return false;
 }
@@ -79,8 +83,17 @@ static bool names_ranks(const struct entry *e) {
         return e->destination == DESTINATION_RANK || e->destination == DESTINATION_RANKS;
 }
 
+/* A result object is one place for all, so all must mean the same bytes of it. */
+static bool objects_are_equal(const struct place *a, const struct place *b) {
+        return a->result == b->result && (a->result == 0 || a->offset_bytes == b->offset_bytes);
+}
+
 /* One rank, and the set of this one rank, are the same destination. */
 static bool destinations_are_equal(const struct entry *a, const struct entry *b) {
+        if (!objects_are_equal(&a->output, &b->output))
+                return false;
+        if (a->destination == DESTINATION_DEVICE && b->destination == DESTINATION_DEVICE)
+                return a->destination_device == b->destination_device;
         if (a->destination == DESTINATION_RANK && b->destination == DESTINATION_RANK)
                 return a->destination_rank == b->destination_rank;
         if (!names_ranks(a) || !names_ranks(b))
@@ -98,7 +111,7 @@ static enum implementation effective_implementation(const struct options *o) {
 static bool options_are_equal(const struct options *a, const struct options *b) {
         return a->rounding == b->rounding && a->has_weight == b->has_weight &&
                a->check_numerics == b->check_numerics && a->check_overflow == b->check_overflow &&
-               a->reproducible == b->reproducible &&
+               a->check_inputs == b->check_inputs && a->reproducible == b->reproducible &&
                effective_implementation(a) == effective_implementation(b) &&
                a->has_algorithm == b->has_algorithm && a->has_packing == b->has_packing;
 }
@@ -143,6 +156,11 @@ void entries_digest(const struct entry *entries, uint32_t n, struct sip *digest)
                                          (uint64_t)e->n_dims << 32);
                 for (uint32_t d = 0; d < e->n_dims && d < MAX_DIMS; d++)
                         sip_word(digest, e->shape[d]);
+                sip_word(digest, e->output.result);
+                if (e->output.result)
+                        sip_word(digest, e->output.offset_bytes);
+                if (e->destination == DESTINATION_DEVICE)
+                        sip_word(digest, e->destination_device);
                 if (!names_ranks(e))
                         continue;
                 struct rankset set = destination_set(e);
@@ -176,16 +194,23 @@ void entry_print(const struct entry *e, struct text *t) {
         text_add(t, "%s]", e->n_dims > MAX_DIMS ? ",..." : "");
 }
 
-static void print_destinations(const struct entry *e, struct text *t) {
+static void print_target(const struct entry *e, struct text *t) {
         switch (e->destination) {
         case DESTINATION_ALL: text_add(t, "all"); return;
         case DESTINATION_RANK: text_add(t, "R%" PRIu32, e->destination_rank); return;
         case DESTINATION_RANKS: rankset_print(&e->destination_ranks, t); return;
-        case DESTINATION_DEVICE: text_add(t, "a device"); return;
+        case DESTINATION_DEVICE: device_print(e->destination_device, t); return;
         case DESTINATION_SAME: text_add(t, "where the value lives"); return;
         case DESTINATION_UNSPECIFIED: break;
         }
         text_add(t, "unspecified");
+}
+
+static void print_destinations(const struct entry *e, struct text *t) {
+        print_target(e, t);
+        if (e->output.result)
+                text_add(t, ", in result object %" PRIu64 " at byte %" PRIu64, e->output.result,
+                        e->output.offset_bytes);
 }
 
 const char *rounding_name(enum rounding rounding) {
@@ -221,6 +246,7 @@ static void print_options(const struct options *o, struct text *t) {
                 { o->has_weight, "weight" },
                 { o->check_numerics, "check_numerics" },
                 { o->check_overflow, "check_overflow" },
+                { o->check_inputs, "check_inputs" },
                 { o->reproducible, "reproducible" },
                 { o->has_algorithm, "algorithm" },
                 { o->has_packing, "packing" },

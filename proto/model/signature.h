@@ -7,13 +7,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include "base/sip.h"
+#include "model/device.h"
 #include "model/dtype.h"
 #include "model/error.h"
 #include "model/op.h"
 #include "model/rankset.h"
 #include "model/span.h"
+#include "model/view.h"
 
-#define MAX_DIMS    8
 #define MAX_ENTRIES 65536
 /* Entries times ranks: what is to be planned, leased and given back for one collective. */
 #define MAX_COLLECTIVE_ENTRIES (1u << 20)
@@ -23,8 +24,8 @@ enum destination {
         DESTINATION_ALL,
         DESTINATION_RANK,
         DESTINATION_RANKS,
-        DESTINATION_DEVICE, /* UNSUPPORTED for now */
-        DESTINATION_SAME,   /* UNSUPPORTED for now */
+        DESTINATION_DEVICE, /* into a result object that lives there */
+        DESTINATION_SAME,   /* each replica's input, in place; reductions */
 };
 
 enum layout { LAYOUT_DENSE, LAYOUT_SPARSE /* UNSUPPORTED for now */ };
@@ -37,34 +38,46 @@ enum implementation {
         IMPLEMENTATION_NCCL
 };
 
-/* Bytes of a buffer of this replica. */
+/* Bytes of a buffer of this replica, or, for an output, of a result object of its group. */
 struct place {
         uint64_t buffer; /* 0: absent */
         uint64_t offset_bytes;
-        bool has_strides; /* UNSUPPORTED for now */
+        uint32_t n_strides; /* 0: contiguous; otherwise that of the dimensions (a wrong one is refused) */
+        uint64_t strides[MAX_DIMS]; /* in elements; beyond n_strides: 0 */
         /* Set by buffer_lease, NULL before: the domain passes it on and never opens it. */
         struct buffer *lease;
         struct memory *memory; /* the backend's mapping of it */
         uint64_t file;         /* identity of the memory behind it, equal for equal files */
-        struct span span;      /* the bytes of this value in the buffer; valid when leased */
+        struct span span;      /* from this value's first byte in the buffer to its last; valid when leased */
+        /* An output into a result object, instead of a buffer: its id, 0 where there is none. The offset
+         * counts from the begin of a slot, which is chosen when the collective is sealed. */
+        uint64_t result;
+        struct result *object; /* set by result_use, NULL before: the domain never opens it */
 };
+
+/* Whether it names memory at all. */
+static inline bool place_is_there(const struct place *p) {
+        return p->buffer != 0 || p->result != 0;
+}
 
 struct entry {
         enum dtype dtype, output_dtype; /* output_dtype unspecified: the same */
         enum layout layout;
         enum destination destination;
         uint32_t destination_rank;        /* DESTINATION_RANK */
+        uint32_t destination_device;      /* DESTINATION_DEVICE: device_parse */
         struct rankset destination_ranks; /* DESTINATION_RANKS */
         uint32_t n_dims;
         uint64_t shape[MAX_DIMS]; /* beyond n_dims: 0 */
         struct place input, output;
+        uint64_t input_checksum; /* where the options have check_inputs, of an input that is read */
 };
 
 struct options {
         enum rounding rounding; /* MEAN of integers to their own type */
         bool has_weight;        /* SUM and MEAN of floats */
         double weight;          /* this replica's; 0: its values are not looked at */
-        bool check_numerics, check_overflow, reproducible;
+        bool check_numerics, check_overflow, check_inputs, reproducible;
         enum implementation implementation;
         bool has_algorithm,
                 has_packing; /* named algorithm; bytes_per_pack or num_packs: UNSUPPORTED for now */
@@ -84,10 +97,15 @@ struct signature {
  */
 bool entry_count(const struct entry *e, uint64_t *ret);
 
+/* How the elements lie at one of its places. Of an entry with at most MAX_DIMS dimensions, and as many
+ * strides or none. */
+void entry_view(const struct entry *e, const struct place *place, struct view *ret);
+
 /* The dtype of the result. */
 enum dtype entry_output_dtype(const struct entry *e);
 
-/* Whether `rank` receives the result. KIND_BROADCAST and reductions alike. */
+/* Whether `rank` receives the result in memory of its own or in a result object that all see; not where it
+ * goes to a device. KIND_BROADCAST and reductions alike. */
 bool entry_has_destination(const struct entry *e, unsigned int rank);
 
 /* Whether `rank` reads its input: everybody in a reduction, the root in a broadcast. */
@@ -106,6 +124,7 @@ struct half_view {
         const struct entry *entries;
         uint32_t rank, world_size;
         struct error *err;
+        uint64_t *steps; /* left to find out whether strided values share memory with themselves */
 };
 
 /* The same in parts: all but the entries, then each of the entries. */

@@ -118,10 +118,13 @@ struct row_box {
                 Tutti__V1__RecordRow record;
                 Tutti__V1__FallbackRow fallback;
                 Tutti__V1__QuotaRow quota;
+                Tutti__V1__ResultRow result;
         };
         Tutti__V1__Key key;
         uint8_t have[MAX_WORLD / 8], missing[MAX_WORLD / 8];
         struct reports_box reports;
+        Tutti__V1__Holder holders[MAX_ROW_HOLDERS];
+        Tutti__V1__Holder *holder_list[MAX_ROW_HOLDERS];
 };
 
 void row_out(const struct row *row, struct row_box *box);

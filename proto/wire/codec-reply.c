@@ -172,6 +172,8 @@ static void done_out(const struct msg_done *d, struct done_box *box) {
         m->last_rank = d->last_rank;
         m->numerics = finding_out(&d->found.numerics, &box->numerics);
         m->overflow = finding_out(&d->found.overflow, &box->overflow);
+        m->result = d->result;
+        m->slot = d->slot;
 }
 
 static int done_in(const Tutti__V1__Done *m, struct msg_done *ret) {
@@ -181,8 +183,27 @@ static int done_in(const Tutti__V1__Done *m, struct msg_done *ret) {
                 .wait_ns = m->wait_ns,
                 .run_ns = m->run_ns,
                 .last_rank = m->last_rank,
-                .found = { finding_in(m->numerics), finding_in(m->overflow) } };
+                .found = { finding_in(m->numerics), finding_in(m->overflow) },
+                .result = m->result,
+                .slot = m->slot };
         return ranks_in(&m->contributors, &ret->contributors) ? 0 : -EPROTO;
+}
+
+static void result_out(const struct msg_result *r, Tutti__V1__Result *m) {
+        tutti__v1__result__init(m);
+        m->result = r->result;
+        m->n_descriptors = r->n_descriptors;
+        m->size_bytes = r->size_bytes;
+        m->n_slots = r->n_slots;
+        m->stride_bytes = r->stride_bytes;
+}
+
+static struct msg_result result_in(const Tutti__V1__Result *m) {
+        return (struct msg_result){ .result = m->result,
+                .n_descriptors = m->n_descriptors,
+                .size_bytes = m->size_bytes,
+                .n_slots = m->n_slots,
+                .stride_bytes = m->stride_bytes };
 }
 
 struct rows_box {
@@ -248,9 +269,12 @@ static int body_in(const Tutti__V1__Reply *m, struct arena *arena, struct reply 
                 return 0;
         case TUTTI__V1__REPLY__BODY_DONE: ret->type = REPLY_DONE; return done_in(m->done, &ret->done);
         case TUTTI__V1__REPLY__BODY_ROWS: ret->type = REPLY_ROWS; return rows_in(m->rows, arena, ret);
+        case TUTTI__V1__REPLY__BODY_RESULT:
+                ret->type = REPLY_RESULT;
+                ret->result = result_in(m->result);
+                return 0;
         case TUTTI__V1__REPLY__BODY_PREPARED:
         case TUTTI__V1__REPLY__BODY_LANE:
-        case TUTTI__V1__REPLY__BODY_RESULT:
         case TUTTI__V1__REPLY__BODY__NOT_SET:
         case _TUTTI__V1__REPLY__BODY__CASE_IS_INT_SIZE: break;
         }
@@ -280,6 +304,7 @@ union body_box {
         Tutti__V1__Welcome welcome;
         Tutti__V1__Joined joined;
         struct done_box done;
+        Tutti__V1__Result result;
         struct rows_box rows;
 };
 
@@ -301,6 +326,11 @@ static bool body_out(const struct reply *r, struct arena *scratch, union body_bo
                 done_out(&r->done, &box->done);
                 m->body_case = TUTTI__V1__REPLY__BODY_DONE;
                 m->done = &box->done.message;
+                break;
+        case REPLY_RESULT:
+                result_out(&r->result, &box->result);
+                m->body_case = TUTTI__V1__REPLY__BODY_RESULT;
+                m->result = &box->result;
                 break;
         case REPLY_ROWS:
                 m->body_case = TUTTI__V1__REPLY__BODY_ROWS;

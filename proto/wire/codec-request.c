@@ -14,7 +14,10 @@ static void place_in(const Tutti__V1__Place *m, struct place *ret) {
                 return;
         ret->buffer = m->buffer;
         ret->offset_bytes = m->offset_bytes;
-        ret->has_strides = m->n_strides > 0;
+        ret->n_strides = m->n_strides <= MAX_DIMS ? (uint32_t)m->n_strides : MAX_DIMS + 1;
+        for (size_t i = 0; i < m->n_strides && i < MAX_DIMS; i++)
+                ret->strides[i] = m->strides[i];
+        ret->result = m->result;
 }
 
 /* What cannot be a destination stays DESTINATION_UNSPECIFIED, which is refused. */
@@ -34,7 +37,10 @@ static void destinations_in(const Tutti__V1__Destinations *m, struct entry *ret)
                 if (ranks_in(&m->ranks, &ret->destination_ranks))
                         ret->destination = DESTINATION_RANKS;
                 return;
-        case TUTTI__V1__DESTINATIONS__WHERE_DEVICE: ret->destination = DESTINATION_DEVICE; return;
+        case TUTTI__V1__DESTINATIONS__WHERE_DEVICE:
+                ret->destination = DESTINATION_DEVICE;
+                ret->destination_device = device_parse(m->device);
+                return;
         case TUTTI__V1__DESTINATIONS__WHERE_SAME:
                 if (m->same)
                         ret->destination = DESTINATION_SAME;
@@ -55,6 +61,7 @@ static void entry_in(const Tutti__V1__Entry *m, struct entry *ret) {
         place_in(m->input, &ret->input);
         place_in(m->output, &ret->output);
         destinations_in(m->destinations, ret);
+        ret->input_checksum = m->input_checksum;
 }
 
 /* An entry's message with everything it refers to. */
@@ -63,20 +70,19 @@ struct entry_box {
         Tutti__V1__Place input, output;
         Tutti__V1__Destinations destinations;
         uint8_t ranks[MAX_WORLD / 8];
+        char device[DEVICE_NAME_BYTES];
 };
 
 static Tutti__V1__Place *place_out(const struct place *p, Tutti__V1__Place *m) {
-        /* Of what is not done yet, only that it was asked for is known here: one stride stands for all. */
-        static uint64_t a_stride[] = { 1 };
-        if (!p->buffer && !p->offset_bytes && !p->has_strides)
+        static uint64_t too_many[MAX_DIMS + 1];
+        if (!place_is_there(p) && !p->offset_bytes && !p->n_strides)
                 return NULL;
         tutti__v1__place__init(m);
         m->buffer = p->buffer;
         m->offset_bytes = p->offset_bytes;
-        if (p->has_strides) {
-                m->n_strides = ARRAY_SIZE(a_stride);
-                m->strides = a_stride;
-        }
+        m->result = p->result;
+        m->n_strides = p->n_strides <= MAX_DIMS ? p->n_strides : ARRAY_SIZE(too_many);
+        m->strides = p->n_strides <= MAX_DIMS ? (uint64_t *)p->strides : too_many;
         return m;
 }
 
@@ -98,7 +104,7 @@ static Tutti__V1__Destinations *destinations_out(const struct entry *e, struct e
                 return m;
         case DESTINATION_DEVICE:
                 m->where_case = TUTTI__V1__DESTINATIONS__WHERE_DEVICE;
-                m->device = string_out("?");
+                m->device = string_out(device_name(e->destination_device, box->device));
                 return m;
         case DESTINATION_SAME:
                 m->where_case = TUTTI__V1__DESTINATIONS__WHERE_SAME;
@@ -122,6 +128,7 @@ static void entry_out(const struct entry *e, struct entry_box *box) {
         m->output = place_out(&e->output, &box->output);
         m->destinations = destinations_out(e, box);
         m->sparse = e->layout == LAYOUT_SPARSE ? &sparse : NULL;
+        m->input_checksum = e->input_checksum;
 }
 
 uint32_t codec_entries_that_fit(const struct entry *entries, uint32_t n, struct arena *scratch) {
@@ -149,6 +156,7 @@ static void options_in(const Tutti__V1__Options *m, struct options *ret) {
         ret->weight = m->weight;
         ret->check_numerics = m->check_numerics;
         ret->check_overflow = m->check_overflow;
+        ret->check_inputs = m->check_inputs;
         ret->reproducible = m->reproducible;
         ret->implementation =
                 known_or((int)m->implementation, IMPLEMENTATION_NCCL + 1, IMPLEMENTATION_NCCL + 1);
@@ -164,9 +172,10 @@ static void options_out(const struct options *o, Tutti__V1__Options *m) {
         m->weight = o->weight;
         m->check_numerics = o->check_numerics;
         m->check_overflow = o->check_overflow;
+        m->check_inputs = o->check_inputs;
         m->reproducible = o->reproducible;
         m->implementation = (Tutti__V1__Implementation)o->implementation;
-        /* As with strides: that it was asked for. */
+        /* Of what is not done yet, only that it was asked for is known here. */
         m->algorithm = string_out(o->has_algorithm ? "?" : "");
         m->num_packs = o->has_packing;
         m->priority = o->priority;
@@ -250,7 +259,8 @@ static struct msg_hello hello_in(const Tutti__V1__Hello *m) {
                 .max_version = m->max_version,
                 .client = string_in(m->client),
                 .process = string_in(m->process),
-                .n_descriptors = m->n_descriptors };
+                .n_descriptors = m->n_descriptors,
+                .secret = string_in(m->secret) };
 }
 
 static void hello_out(const struct msg_hello *h, Tutti__V1__Hello *m) {
@@ -260,6 +270,7 @@ static void hello_out(const struct msg_hello *h, Tutti__V1__Hello *m) {
         m->client = string_out(h->client);
         m->process = string_out(h->process);
         m->n_descriptors = h->n_descriptors;
+        m->secret = string_out(h->secret);
 }
 
 static struct msg_join join_in(const Tutti__V1__Join *m) {
@@ -337,10 +348,47 @@ static void busy_out(const struct msg_busy *b, Tutti__V1__Busy *m) {
         m->duration_ns = b->duration_ns;
 }
 
+static struct msg_make_result make_result_in(const Tutti__V1__MakeResult *m) {
+        struct msg_make_result r = { .membership = m->membership,
+                .size_bytes = m->size_bytes,
+                .n_slots = m->n_slots,
+                .device = string_in(m->device) };
+        r.has_key = key_in(m->key, &r.key);
+        return r;
+}
+
+static void make_result_out(const struct msg_make_result *r, Tutti__V1__MakeResult *m, Tutti__V1__Key *key) {
+        tutti__v1__make_result__init(m);
+        m->membership = r->membership;
+        m->size_bytes = r->size_bytes;
+        m->n_slots = r->n_slots;
+        m->device = string_out(r->device);
+        if (r->has_key) {
+                key_out(&r->key, key);
+                m->key = key;
+        }
+}
+
+static struct msg_release_result release_result_in(const Tutti__V1__ReleaseResult *m) {
+        return (struct msg_release_result){
+                .result = m->result, .membership = m->membership, .slot = m->slot, .detach = m->detach
+        };
+}
+
+static void release_result_out(const struct msg_release_result *r, Tutti__V1__ReleaseResult *m) {
+        tutti__v1__release_result__init(m);
+        m->result = r->result;
+        m->membership = r->membership;
+        m->slot = r->slot;
+        m->detach = r->detach;
+}
+
 static struct msg_query query_in(const Tutti__V1__Query *m) {
         return (struct msg_query){ .what = known_or((int)m->what, WHAT_QUOTA + 1, WHAT_QUOTA + 1),
                 .job = string_in(m->job),
-                .group = string_in(m->group) };
+                .group = string_in(m->group),
+                .has_user = m->has_user,
+                .user = m->user };
 }
 
 static void query_out(const struct msg_query *q, Tutti__V1__Query *m) {
@@ -348,6 +396,8 @@ static void query_out(const struct msg_query *q, Tutti__V1__Query *m) {
         m->what = (Tutti__V1__What)q->what;
         m->job = string_out(q->job);
         m->group = string_out(q->group);
+        m->has_user = q->has_user;
+        m->user = q->user;
 }
 
 /* --- requests --- */
@@ -368,16 +418,20 @@ static int body_in(const Tutti__V1__Request *m, struct arena *arena, struct requ
         case REQUEST_SUBMIT: return submit_in(m->submit, arena, &ret->submit);
         case REQUEST_ABORT: ret->abort = abort_in(m->abort); break;
         case REQUEST_BUSY: ret->busy = busy_in(m->busy); break;
-        case REQUEST_REJOIN: ret->membership = m->rejoin->membership; break;
-        case REQUEST_SHRINK: ret->membership = m->shrink->membership; break;
+        case REQUEST_REJOIN:
+                ret->reform = (struct msg_reform){ m->rejoin->membership, m->rejoin->timeout_ns };
+                break;
+        case REQUEST_SHRINK:
+                ret->reform = (struct msg_reform){ m->shrink->membership, m->shrink->timeout_ns };
+                break;
+        case REQUEST_MAKE_RESULT: ret->make_result = make_result_in(m->make_result); break;
+        case REQUEST_RELEASE_RESULT: ret->release_result = release_result_in(m->release_result); break;
         case REQUEST_QUERY: ret->query = query_in(m->query); break;
         case REQUEST_NONE:
         case REQUEST_PREPARE:
         case REQUEST_START:
         case REQUEST_UNPREPARE:
         case REQUEST_OPEN_LANE:
-        case REQUEST_MAKE_RESULT:
-        case REQUEST_RELEASE_RESULT:
         case REQUEST_PAGES:
         case REQUEST_GOODBYE: break;
         }
@@ -413,7 +467,10 @@ union body_box {
         Tutti__V1__Start start;
         Tutti__V1__Unprepare unprepare;
         Tutti__V1__OpenLane open_lane;
-        Tutti__V1__MakeResult make_result;
+        struct {
+                Tutti__V1__MakeResult message;
+                Tutti__V1__Key key;
+        } make_result;
         Tutti__V1__ReleaseResult release_result;
         Tutti__V1__Pages pages;
         Tutti__V1__Query query;
@@ -440,18 +497,24 @@ static bool body_out(const struct request *r, struct arena *scratch, union body_
         case REQUEST_BUSY: busy_out(&r->busy, &box->busy); return true;
         case REQUEST_REJOIN:
                 tutti__v1__rejoin__init(&box->rejoin);
-                box->rejoin.membership = r->membership;
+                box->rejoin.membership = r->reform.membership;
+                box->rejoin.timeout_ns = r->reform.timeout_ns;
                 return true;
         case REQUEST_SHRINK:
                 tutti__v1__shrink__init(&box->shrink);
-                box->shrink.membership = r->membership;
+                box->shrink.membership = r->reform.membership;
+                box->shrink.timeout_ns = r->reform.timeout_ns;
                 return true;
         case REQUEST_PREPARE: tutti__v1__prepare__init(&box->prepare); return true;
         case REQUEST_START: tutti__v1__start__init(&box->start); return true;
         case REQUEST_UNPREPARE: tutti__v1__unprepare__init(&box->unprepare); return true;
         case REQUEST_OPEN_LANE: tutti__v1__open_lane__init(&box->open_lane); return true;
-        case REQUEST_MAKE_RESULT: tutti__v1__make_result__init(&box->make_result); return true;
-        case REQUEST_RELEASE_RESULT: tutti__v1__release_result__init(&box->release_result); return true;
+        case REQUEST_MAKE_RESULT:
+                make_result_out(&r->make_result, &box->make_result.message, &box->make_result.key);
+                return true;
+        case REQUEST_RELEASE_RESULT:
+                release_result_out(&r->release_result, &box->release_result);
+                return true;
         case REQUEST_PAGES: tutti__v1__pages__init(&box->pages); return true;
         case REQUEST_QUERY: query_out(&r->query, &box->query); return true;
         case REQUEST_GOODBYE: tutti__v1__goodbye__init(&box->goodbye); return true;

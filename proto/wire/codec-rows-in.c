@@ -32,8 +32,8 @@ static struct row_device device_in(const Tutti__V1__DeviceRow *m) {
                 .why = string_in(m->why) };
 }
 
-static struct row_group group_in(const Tutti__V1__GroupRow *m) {
-        return (struct row_group){ .job = string_in(m->job),
+static int group_in(const Tutti__V1__GroupRow *m, struct row_group *ret) {
+        *ret = (struct row_group){ .job = string_in(m->job),
                 .group = string_in(m->group),
                 .uid = m->uid,
                 .world_size = m->world_size,
@@ -50,7 +50,9 @@ static struct row_group group_in(const Tutti__V1__GroupRow *m) {
                 .bytes = m->bytes,
                 .age_ns = m->age_ns,
                 .last_done_age_ns = m->last_done_age_ns,
-                .n_debts = m->n_debts };
+                .n_debts = m->n_debts,
+                .n_waiting = m->n_waiting };
+        return ranks_in(&m->awaited, &ret->awaited) ? 0 : -EPROTO;
 }
 
 static int member_in(const Tutti__V1__MemberRow *m, struct row_member *ret) {
@@ -73,7 +75,9 @@ static int member_in(const Tutti__V1__MemberRow *m, struct row_member *ret) {
                 .lost = m->lost,
                 .loss = loss_in((int)m->loss),
                 .lost_age_ns = m->lost_age_ns,
-                .why = string_in(m->why) };
+                .why = string_in(m->why),
+                .waits = string_in(m->waits),
+                .waits_age_ns = m->waits_age_ns };
         ret->has_last = key_in(m->last_key, &ret->last_key) && m->has_last;
         return 0;
 }
@@ -148,6 +152,29 @@ static struct row_quota quota_in(const Tutti__V1__QuotaRow *m) {
         };
 }
 
+static int result_in(const Tutti__V1__ResultRow *m, struct arena *arena, struct row_result *ret) {
+        *ret = (struct row_result){ .job = string_in(m->job),
+                .group = string_in(m->group),
+                .name = string_in(m->name),
+                .device = string_in(m->device),
+                .size_bytes = m->size_bytes,
+                .n_slots = m->n_slots,
+                .n_free = m->n_free,
+                .n_attached = m->n_attached,
+                .n_holders = m->n_holders < MAX_ROW_HOLDERS ? (uint32_t)m->n_holders : MAX_ROW_HOLDERS };
+        struct row_holder *holders = arena_calloc(arena, ret->n_holders, sizeof(*holders));
+        if (!holders)
+                return -E2BIG;
+        for (uint32_t i = 0; i < ret->n_holders; i++)
+                holders[i] = (struct row_holder){ .rank = m->holders[i]->rank,
+                        .pid = m->holders[i]->pid,
+                        .state = process_state_in((int)m->holders[i]->state),
+                        .n_slots = m->holders[i]->n_slots,
+                        .oldest_age_ns = m->holders[i]->oldest_age_ns };
+        ret->holders = holders;
+        return 0;
+}
+
 int row_in(const Tutti__V1__Row *m, struct arena *arena, struct row *ret) {
         switch (m->row_case) {
         case TUTTI__V1__ROW__ROW_DAEMON:
@@ -158,10 +185,7 @@ int row_in(const Tutti__V1__Row *m, struct arena *arena, struct row *ret) {
                 ret->type = ROW_DEVICE;
                 ret->device = device_in(m->device);
                 return 0;
-        case TUTTI__V1__ROW__ROW_GROUP:
-                ret->type = ROW_GROUP;
-                ret->group = group_in(m->group);
-                return 0;
+        case TUTTI__V1__ROW__ROW_GROUP: ret->type = ROW_GROUP; return group_in(m->group, &ret->group);
         case TUTTI__V1__ROW__ROW_MEMBER: ret->type = ROW_MEMBER; return member_in(m->member, &ret->member);
         case TUTTI__V1__ROW__ROW_PENDING:
                 ret->type = ROW_PENDING;
@@ -179,6 +203,9 @@ int row_in(const Tutti__V1__Row *m, struct arena *arena, struct row *ret) {
                 ret->type = ROW_QUOTA;
                 ret->quota = quota_in(m->quota);
                 return 0;
+        case TUTTI__V1__ROW__ROW_RESULT:
+                ret->type = ROW_RESULT;
+                return result_in(m->result, arena, &ret->result);
         case TUTTI__V1__ROW__ROW__NOT_SET:
         case _TUTTI__V1__ROW__ROW__CASE_IS_INT_SIZE: break;
         }

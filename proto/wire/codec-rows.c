@@ -32,7 +32,8 @@ static void device_out(const struct row_device *r, Tutti__V1__DeviceRow *m) {
         m->why = string_out(r->why);
 }
 
-static void group_out(const struct row_group *r, Tutti__V1__GroupRow *m) {
+static void group_out(const struct row_group *r, struct row_box *box) {
+        Tutti__V1__GroupRow *m = &box->group;
         tutti__v1__group_row__init(m);
         m->job = string_out(r->job);
         m->group = string_out(r->group);
@@ -52,6 +53,8 @@ static void group_out(const struct row_group *r, Tutti__V1__GroupRow *m) {
         m->age_ns = r->age_ns;
         m->last_done_age_ns = r->last_done_age_ns;
         m->n_debts = r->n_debts;
+        m->n_waiting = r->n_waiting;
+        m->awaited = ranks_out(&r->awaited, box->missing);
 }
 
 static void member_out(const struct row_member *r, struct row_box *box) {
@@ -77,6 +80,8 @@ static void member_out(const struct row_member *r, struct row_box *box) {
         m->loss = (Tutti__V1__Loss)r->loss;
         m->lost_age_ns = r->lost_age_ns;
         m->why = string_out(r->why);
+        m->waits = string_out(r->waits);
+        m->waits_age_ns = r->waits_age_ns;
         m->has_last = r->has_last;
         if (r->has_last) {
                 key_out(&r->last_key, &box->key);
@@ -161,6 +166,30 @@ static void quota_out(const struct row_quota *r, Tutti__V1__QuotaRow *m) {
         m->limit = r->limit;
 }
 
+static void result_out(const struct row_result *r, struct row_box *box) {
+        Tutti__V1__ResultRow *m = &box->result;
+        tutti__v1__result_row__init(m);
+        m->job = string_out(r->job);
+        m->group = string_out(r->group);
+        m->name = string_out(r->name);
+        m->device = string_out(r->device);
+        m->size_bytes = r->size_bytes;
+        m->n_slots = r->n_slots;
+        m->n_free = r->n_free;
+        m->n_attached = r->n_attached;
+        for (uint32_t i = 0; i < r->n_holders && i < MAX_ROW_HOLDERS; i++) {
+                Tutti__V1__Holder *h = box->holder_list[i] = &box->holders[i];
+                tutti__v1__holder__init(h);
+                h->rank = r->holders[i].rank;
+                h->pid = r->holders[i].pid;
+                h->state = (Tutti__V1__ProcessState)r->holders[i].state;
+                h->n_slots = r->holders[i].n_slots;
+                h->oldest_age_ns = r->holders[i].oldest_age_ns;
+                m->n_holders++;
+        }
+        m->holders = box->holder_list;
+}
+
 void row_out(const struct row *row, struct row_box *box) {
         Tutti__V1__Row *m = &box->message;
         tutti__v1__row__init(m);
@@ -168,17 +197,18 @@ void row_out(const struct row *row, struct row_box *box) {
         case ROW_NONE: return;
         case ROW_DAEMON: daemon_out(&row->daemon, &box->daemon); break;
         case ROW_DEVICE: device_out(&row->device, &box->device); break;
-        case ROW_GROUP: group_out(&row->group, &box->group); break;
+        case ROW_GROUP: group_out(&row->group, box); break;
         case ROW_MEMBER: member_out(&row->member, box); break;
         case ROW_PENDING: pending_out(&row->pending, box); break;
         case ROW_STATS: stats_out(&row->stats, &box->stats); break;
         case ROW_RECORD: record_out(&row->record, box); break;
         case ROW_FALLBACK: fallback_out(&row->fallback, &box->fallback); break;
         case ROW_QUOTA: quota_out(&row->quota, &box->quota); break;
+        case ROW_RESULT: result_out(&row->result, box); break;
         }
         /* Row numbers of the contract are those of enum row_type; every message begins the union. */
         _Static_assert((int)ROW_DAEMON == TUTTI__V1__ROW__ROW_DAEMON, "first row");
-        _Static_assert((int)ROW_QUOTA == TUTTI__V1__ROW__ROW_QUOTA, "last row");
+        _Static_assert((int)ROW_RESULT == TUTTI__V1__ROW__ROW_RESULT, "last row");
         m->row_case = (Tutti__V1__Row__RowCase)row->type;
         m->daemon = &box->daemon;
 }

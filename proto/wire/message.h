@@ -68,6 +68,7 @@ struct msg_hello {
         uint32_t min_version, max_version;
         const char *client, *process;
         uint32_t n_descriptors;
+        const char *secret;
 };
 
 struct msg_join {
@@ -116,9 +117,30 @@ struct msg_busy {
         uint64_t duration_ns;
 };
 
+struct msg_reform { /* rejoin, shrink */
+        uint64_t membership, timeout_ns;
+};
+
+struct msg_make_result {
+        uint64_t membership;
+        bool has_key; /* false: the name was absent or malformed */
+        struct key key;
+        uint64_t size_bytes;
+        uint32_t n_slots; /* 0: two */
+        const char *device;
+};
+
+struct msg_release_result {
+        uint64_t result, membership;
+        uint32_t slot;
+        bool detach;
+};
+
 struct msg_query {
         enum what what;
         const char *job, *group;
+        bool has_user; /* about another user than the asker */
+        uint32_t user;
 };
 
 struct request {
@@ -127,17 +149,20 @@ struct request {
         union {
                 struct msg_hello hello;
                 struct msg_join join;
-                uint64_t membership; /* leave, rejoin, shrink */
+                uint64_t membership; /* leave */
                 struct msg_register reg;
                 uint64_t buffer; /* unregister */
                 struct msg_submit submit;
                 struct msg_abort abort;
                 struct msg_busy busy;
+                struct msg_reform reform;
+                struct msg_make_result make_result;
+                struct msg_release_result release_result;
                 struct msg_query query;
         };
 };
 
-enum reply_type { REPLY_NONE, REPLY_WELCOME, REPLY_JOINED, REPLY_DONE, REPLY_ROWS };
+enum reply_type { REPLY_NONE, REPLY_WELCOME, REPLY_JOINED, REPLY_DONE, REPLY_ROWS, REPLY_RESULT };
 
 struct msg_welcome {
         uint32_t version;
@@ -161,6 +186,13 @@ struct msg_done {
         uint64_t wait_ns, run_ns;
         uint32_t last_rank;
         struct findings found;
+        uint64_t result; /* object; 0: none */
+        uint32_t slot;
+};
+
+struct msg_result {
+        uint64_t result, size_bytes, stride_bytes;
+        uint32_t n_descriptors, n_slots;
 };
 
 enum row_type {
@@ -174,6 +206,7 @@ enum row_type {
         ROW_RECORD,
         ROW_FALLBACK,
         ROW_QUOTA,
+        ROW_RESULT,
 };
 
 struct row_daemon {
@@ -194,20 +227,21 @@ struct row_device {
 
 struct row_group {
         const char *job, *group;
-        uint32_t uid, world_size, n_alive, n_pending, n_debts;
+        uint32_t uid, world_size, n_alive, n_pending, n_debts, n_waiting;
+        struct rankset awaited;
         uint64_t epoch, n_done, n_failed, bytes, age_ns, last_done_age_ns;
         bool forming, failed, ended, stalled;
         enum on_death on_death;
 };
 
 struct row_member {
-        const char *job, *group, *process, *busy, *why;
+        const char *job, *group, *process, *busy, *why, *waits;
         uint32_t rank, pid, uid, n_buffers;
         enum process_state state;
         bool has_last, lost;
         struct key last_key;
         uint64_t last_age_ns, n_submitted, n_last, n_joint, lateness_p50_ns, lateness_p99_ns, mapped_bytes,
-                lost_age_ns;
+                lost_age_ns, waits_age_ns;
         enum loss loss;
 };
 
@@ -259,6 +293,22 @@ struct row_quota {
         uint64_t used, limit;
 };
 
+#define MAX_ROW_HOLDERS 8
+
+struct row_holder {
+        uint32_t rank, pid, n_slots;
+        enum process_state state;
+        uint64_t oldest_age_ns;
+};
+
+struct row_result {
+        const char *job, *group, *name, *device;
+        uint64_t size_bytes;
+        uint32_t n_slots, n_free, n_attached;
+        uint32_t n_holders; /* at most MAX_ROW_HOLDERS */
+        const struct row_holder *holders;
+};
+
 struct row {
         enum row_type type;
         union {
@@ -271,6 +321,7 @@ struct row {
                 struct row_record record;
                 struct row_fallback fallback;
                 struct row_quota quota;
+                struct row_result result;
         };
 };
 
@@ -284,6 +335,7 @@ struct reply {
                 struct msg_welcome welcome;
                 struct msg_joined joined;
                 struct msg_done done;
+                struct msg_result result;
                 struct {
                         const struct row *rows;
                         uint32_t n_rows;

@@ -78,6 +78,7 @@ static void check_request(const struct request *r) {
         case REQUEST_HELLO:
                 check_string(r->hello.client);
                 check_string(r->hello.process);
+                check_string(r->hello.secret);
                 break;
         case REQUEST_JOIN:
                 check_string(r->join.job);
@@ -91,6 +92,10 @@ static void check_request(const struct request *r) {
                 check_key(&r->abort.key);
                 break;
         case REQUEST_BUSY: check_string(r->busy.why); break;
+        case REQUEST_MAKE_RESULT:
+                check_string(r->make_result.device);
+                check_key(&r->make_result.key);
+                break;
         case REQUEST_QUERY:
                 check_string(r->query.job);
                 check_string(r->query.group);
@@ -104,7 +109,6 @@ static void check_request(const struct request *r) {
         case REQUEST_START:
         case REQUEST_UNPREPARE:
         case REQUEST_OPEN_LANE:
-        case REQUEST_MAKE_RESULT:
         case REQUEST_RELEASE_RESULT:
         case REQUEST_PAGES:
         case REQUEST_GOODBYE: break;

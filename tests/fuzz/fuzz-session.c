@@ -68,7 +68,7 @@ static void set_up_once(void) {
         arena_init(&arena, scratch, sizeof(scratch));
         const struct request request = { .request = 1,
                 .type = REQUEST_HELLO,
-                .hello = { PROTOCOL_MIN, PROTOCOL_MAX, "fuzz", "fuzz", 0 } };
+                .hello = { PROTOCOL_MIN, PROTOCOL_MAX, "fuzz", "fuzz", 0, "" } };
         CHECK(codec_encode_request(&request, &arena, packet, &hello_bytes) == 0 &&
                 hello_bytes <= sizeof(hello));
         memcpy(hello, packet, hello_bytes);
@@ -121,7 +121,8 @@ static void build(struct world *w) {
                 .mapped_bytes = 1 << 20,
                 .pending = 2000,
                 .groups = 8,
-                .recorder_bytes = 1 << 20 };
+                .recorder_bytes = 1 << 20,
+                .result_bytes = 1 << 16 };
         snprintf(w->config.socket, sizeof(w->config.socket), "%s", socket_path);
         w->fake = fake_backend_new();
         *h = (struct house){ .config = &w->config, .backend = fake_backend_ops(w->fake) };
@@ -129,7 +130,7 @@ static void build(struct world *w) {
         CHECK(rendezvous_new(&h->rendezvous, &settings, h->quotas) == 0);
         CHECK(planner_new(&h->planner, 1, w->config.chunk_bytes) == 0);
         CHECK(engine_new(&h->engine, &w->loop, &w->config, h->backend, &bell) == 0);
-        CHECK(buffers_new(&h->buffers, h->quotas) == 0);
+        CHECK(buffers_new(&h->buffers, h->quotas) == 0 && results_new(&h->results, h->quotas) == 0);
         CHECK(sessions_new(&h->sessions, &w->loop, h->quotas, &bell) == 0);
         CHECK(recorder_new(&h->recorder, h->quotas) == 0 && stats_new(&h->stats) == 0);
         const struct listener_setting door = { .config = &w->config, .bell = bell, .passed_on = -1 };
@@ -169,6 +170,7 @@ static void tear_down(struct world *w) {
         stats_free(h->stats);
         recorder_free(h->recorder);
         sessions_free(h->sessions);
+        results_free(h->results);
         buffers_free(h->buffers);
         CHECK(!engine_is_stuck(h->engine));
         engine_free(h->engine);
@@ -267,7 +269,8 @@ static void all_go(struct world *w) {
 static void expect_nothing_left(const struct world *w) {
         const struct house *h = &w->house;
         CHECK(sessions_count(h->sessions) == 0 && rendezvous_n_groups(h->rendezvous) == 0);
-        CHECK(buffers_count(h->buffers) == 0 && engine_n_open(h->engine) == 0);
+        CHECK(buffers_count(h->buffers) == 0 && results_count(h->results) == 0);
+        CHECK(engine_n_open(h->engine) == 0);
         CHECK(fake_counts(w->fake).n_alive == 0);
         for (int i = 0; i < N_QUOTA; i++) /* descriptors may still be on their way to be closed */
                 CHECK(i == QUOTA_RECORDER_BYTES || i == QUOTA_DESCRIPTORS ||

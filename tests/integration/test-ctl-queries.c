@@ -225,7 +225,8 @@ START_TEST(a_group_that_is_not_there_is_said) {
 END_TEST
 
 START_TEST(who_cannot_be_reached_is_exit_code_3) {
-        static const char *const commands[] = { "status", "groups", "health", "stats", "quota" };
+        static const char *const commands[] = { "status", "groups", "health", "stats", "quota", "top",
+                "replicas", "buffers" };
         struct host *h = host_start(NULL);
         struct program p;
 
@@ -261,7 +262,7 @@ END_TEST
 
 START_TEST(each_command_has_help) {
         static const char *const commands[] = { "run", "status", "groups", "health", "stats", "quota", "dump",
-                "version", "help" };
+                "trace", "doctor", "top", "replicas", "buffers", "completion", "version", "help" };
         struct program help, option;
 
         for (size_t i = 0; i < sizeof(commands) / sizeof(*commands); i++) {

@@ -215,7 +215,7 @@ static void fork_and_wait(struct replica *me) {
         tutti_work_free(w);
 }
 
-START_TEST(C2_a_death_is_told_although_a_child_keeps_the_socket_open) {
+START_TEST(C2_E10_a_death_is_told_although_a_child_keeps_the_socket_open) {
         struct replica *r[3];
         int child;
         share();
@@ -482,7 +482,7 @@ START_TEST(P5_a_sealed_collective_ends_with_the_contribution_of_the_dead) {
 END_TEST
 
 UNIT_MAIN("death", 60, C1_a_killed_replica_is_named_to_all_within_the_limit,
-        C2_a_death_is_told_although_a_child_keeps_the_socket_open,
+        C2_E10_a_death_is_told_although_a_child_keeps_the_socket_open,
         C2_a_child_that_closes_what_it_inherited_harms_nobody,
         C3_the_text_of_a_death_names_replica_process_user_and_operation,
         C3_the_text_of_a_disconnection_names_replica_process_user_and_operation,

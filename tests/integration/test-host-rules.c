@@ -1,5 +1,6 @@
-/* tuttid as a guest of its host: paths, starting, idling (G1 G2 G7, H3, J1 J2, P22 P24). */
+/* tuttid as a guest of its host: paths, starting, idling (G1 G2 G4 G5 G7, H3, J1 J2, P22 P24). */
 #include <dirent.h>
+#include <grp.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -142,6 +143,114 @@ START_TEST(G2_what_is_no_socket_stays_untouched) {
         ck_assert_int_eq(access(target, F_OK), -1);
         ck_assert_int_eq(stat(directory, &after), 0);
         ck_assert(S_ISDIR(after.st_mode));
+}
+END_TEST
+
+/* --- G4: who may connect --- */
+
+/* Any group but root's; false: this host knows none. */
+static bool find_any_group(char name[64], gid_t *ret) {
+        setgrent();
+        const struct group *g;
+        while ((g = getgrent()) && (g->gr_gid == 0 || g->gr_gid > 60000))
+                ;
+        if (g) {
+                snprintf(name, 64, "%s", g->gr_name);
+                *ret = g->gr_gid;
+        }
+        endgrent();
+        return g != NULL;
+}
+
+#define STRANGER 54321
+
+static void come_in_as_member(struct replica *me) {
+        gid_t gid = *(const gid_t *)me->arg;
+        ck_assert_int_eq(setgroups(1, &gid), 0);
+        ck_assert(
+                setresgid(STRANGER, STRANGER, STRANGER) == 0 && setresuid(STRANGER, STRANGER, STRANGER) == 0);
+        replica_open(me);
+}
+
+static void stay_outside(struct replica *me) {
+        struct tutti *t;
+        char group[64], words[128];
+        gid_t gid;
+        ck_assert(find_any_group(group, &gid));
+        ck_assert_int_eq(setgroups(0, NULL), 0);
+        ck_assert(
+                setresgid(STRANGER, STRANGER, STRANGER) == 0 && setresuid(STRANGER, STRANGER, STRANGER) == 0);
+        expect_status(tutti_open(me->socket, &t), TUTTI_PERMISSION);
+        expect_in(tutti_error(), me->socket);
+        snprintf(words, sizeof(words), "belongs to group \"%s\"", group);
+        expect_in(tutti_error(), words);
+}
+
+START_TEST(G4_the_socket_is_for_its_group) {
+        char group[64];
+        gid_t gid;
+        struct stat st;
+        if (geteuid() != 0)
+                unit_skip("giving a socket to a group takes root");
+        if (!find_any_group(group, &gid))
+                unit_skip("this host has no groups");
+        ck_assert_int_eq(chmod(unit_directory(), 0755), 0); /* the way to the socket */
+        umask(077);                                         /* which decides nothing */
+        struct host *h = host_start((const char *[]){ "--group", group, NULL });
+        ck_assert_int_eq(chmod(host_directory(h), 0755), 0);
+        ck_assert_int_eq(stat(host_socket(h), &st), 0);
+        ck_assert_uint_eq(st.st_mode & 07777, 0660);
+        ck_assert_uint_eq(st.st_gid, gid);
+        ck_assert_uint_eq(st.st_uid, 0);
+        const struct replica_options inside = { .n = 1, .body = come_in_as_member, .arg = &gid },
+                                     outside = { .n = 1, .body = stay_outside };
+        ck_assert_int_eq(replica_end(replica_spawn(h, &inside), 10), 0);
+        ck_assert_int_eq(replica_end(replica_spawn(h, &outside), 10), 0);
+        host_expect_counters_zero(h);
+        host_stop(h);
+}
+END_TEST
+
+START_TEST(G4_a_group_that_is_not_there_is_said) {
+        struct program p;
+        char path[128];
+        snprintf(path, sizeof(path), "%s/tuttid.sock", unit_directory());
+        program_run((const char *[]){ program_tuttid(), "--socket", path, "--group", "no-such-group", NULL },
+                10, &p);
+        ck_assert_int_eq(p.code, 2);
+        expect_in(p.err, "no-such-group");
+        expect_in(p.err, "groupadd");
+        program_deinit(&p);
+        ck_assert_int_eq(access(path, F_OK), -1);
+}
+END_TEST
+
+/* --- G5: a socket that strangers can offer --- */
+
+START_TEST(G5_no_socket_under_tmp_is_taken_by_itself) {
+        struct tutti *t;
+        char own[256];
+        struct host *h = host_start(NULL);
+        /* A tuttid serves right where TMPDIR and HOME point to, under every name that comes to mind. */
+        snprintf(own, sizeof(own), "%s/tutti", host_directory(h));
+        ck_assert_int_eq(symlink(host_directory(h), own), 0);
+        setenv("TMPDIR", host_directory(h), 1);
+        setenv("HOME", host_directory(h), 1);
+        ck_assert_int_eq(chdir(host_directory(h)), 0);
+        unsetenv("TUTTI_SOCKET");
+        unsetenv("XDG_RUNTIME_DIR");
+        if (access("/run/tutti/tuttid.sock", F_OK) == 0) {
+                unlink(own);
+                host_stop(h);
+                unit_skip("a tuttid serves this host");
+        }
+        expect_status(tutti_open(NULL, &t), TUTTI_NO_DAEMON);
+        expect_in(tutti_error(), "/run/tutti/tuttid.sock");
+        setenv("XDG_RUNTIME_DIR", host_directory(h), 1); /* said by whoever logged us in: that counts */
+        expect_status(tutti_open(NULL, &t), TUTTI_OK);
+        tutti_close(t);
+        unlink(own);
+        host_stop(h);
 }
 END_TEST
 
@@ -439,7 +548,8 @@ END_TEST
 
 UNIT_MAIN("host-rules", 60, G1_a_path_of_108_bytes_is_refused_by_both_sides, G1_a_path_of_107_bytes_is_served,
         G2_P24_after_kill_9_it_serves_again_soon, G2_a_second_tuttid_on_the_same_path_gives_way,
-        G2_what_is_no_socket_stays_untouched, G7_no_socket_is_abstract,
-        J1_the_first_result_is_there_soon_after_connecting,
+        G2_what_is_no_socket_stays_untouched, G4_the_socket_is_for_its_group,
+        G4_a_group_that_is_not_there_is_said, G5_no_socket_under_tmp_is_taken_by_itself,
+        G7_no_socket_is_abstract, J1_the_first_result_is_there_soon_after_connecting,
         J1_J2_a_hundred_groups_are_made_soon_and_are_small, P22_H3_idle_tuttid_and_idle_clients_sleep,
         P22_H3_who_waits_sleeps)

@@ -165,6 +165,9 @@ static struct request any_request(struct storm *s) {
                                 .hello = { any(s, 3), any(s, 3), "", "" } };
                 else
                         r.type = (enum request_type)(REQUEST_REJOIN + any(s, REQUEST_PAGES - REQUEST_REJOIN));
+                if (r.type == REQUEST_REJOIN || r.type == REQUEST_SHRINK)
+                        r.reform = (struct msg_reform){ any_membership(s),
+                                any(s, 2) ? any(s, 1000000) : odd(s) };
                 break;
         }
         return r;

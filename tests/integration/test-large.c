@@ -1,9 +1,17 @@
-/* More elements than 31 bits count (P14): a value of 2^31 + 7 bytes, at two replicas, in
- * chunks over all workers. Needs 4 GiB; skipped where the machine has not twice that to spare. */
+/* What takes much memory, and is skipped where the machine has not twice as much to spare.
+ *
+ * More elements than 31 bits count (P14): a value of 2^31 + 7 bytes, at two replicas, in chunks over all
+ * workers: 4 GiB. What tuttid itself takes while a gigabyte is reduced (F5). */
+#include <dirent.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "objects.h"
 #include "meeting.h"
+#include "raw.h"
 #include "replica.h"
 #include "unit.h"
 
@@ -103,4 +111,161 @@ START_TEST(P14_counts_go_beyond_31_bits) {
 }
 END_TEST
 
-UNIT_MAIN("large", LIMIT_S, P14_counts_go_beyond_31_bits)
+/* --- F5: who pays --- */
+
+#define ROUNDS          4
+#define F5_FLOATS       ((size_t)128 << 20) /* 512 MiB at each of two replicas */
+#define F5_SLOT_FLOATS  ((size_t)4 << 20)
+#define F5_OBJECT_BYTES (2 * F5_SLOT_FLOATS * sizeof(float))
+#define F5_OWN_BYTES    ((uint64_t)32 << 20)
+#define F5_NEEDED_BYTES ((uint64_t)3 << 30)
+
+static void reduce_a_gigabyte(struct replica *me) {
+        struct floats f, small;
+        struct tutti_group *g = replica_join_group(me, &TUTTI_JOIN(.group = "train"));
+        struct tutti_object *o = object_make(g, "sums", F5_SLOT_FLOATS);
+        floats_init(me->t, &f, F5_FLOATS);
+        floats_init(me->t, &small, F5_SLOT_FLOATS);
+        f.data[F5_FLOATS - 1] = 1;
+        for (int i = 0; i < ROUNDS; i++) {
+                expect_status(floats_sum(g, NULL, &f), TUTTI_OK);
+                expect_status(tutti_object_release(o, sum_into(g, NULL, &small, o)), TUTTI_OK);
+        }
+        ck_assert(f.data[F5_FLOATS - 1] == (float)(1 << ROUNDS));
+        replica_say(me, "done");
+        replica_hear(me, "end");
+}
+
+static uint64_t anonymous_bytes(pid_t pid) {
+        unsigned long long kib = 0;
+        char path[64], line[256];
+        snprintf(path, sizeof(path), "/proc/%d/status", pid);
+        FILE *f = fopen(path, "re");
+        ck_assert_ptr_nonnull(f);
+        while (fgets(line, sizeof(line), f) && sscanf(line, "RssAnon: %llu kB", &kib) != 1)
+                continue;
+        fclose(f);
+        return kib * 1024;
+}
+
+/* Pages of the memfds that are tuttid's own: status pages and result objects. The clients' are called
+ * "tutti". */
+static uint64_t shmem_bytes(pid_t pid) {
+        char path[300], name[64];
+        uint64_t total = 0;
+        snprintf(path, sizeof(path), "/proc/%d/fd", pid);
+        DIR *d = opendir(path);
+        ck_assert_ptr_nonnull(d);
+        for (const struct dirent *e; (e = readdir(d));) {
+                struct stat st;
+                snprintf(path, sizeof(path), "/proc/%d/fd/%s", pid, e->d_name);
+                ssize_t n = readlink(path, name, sizeof(name) - 1);
+                name[n > 0 ? n : 0] = '\0';
+                /* Each object is open twice. */
+                if (strncmp(name, "/memfd:tutti-", 13) == 0 && stat(path, &st) == 0)
+                        total += (uint64_t)st.st_blocks * 512 / (strstr(name, "result") ? 2 : 1);
+        }
+        closedir(d);
+        return total;
+}
+
+START_TEST(F5_tuttid_takes_no_memory_but_that_of_result_objects) {
+        struct replica *r[2];
+        uint64_t available = available_bytes(), most = 0, most_shmem = 0;
+        if (unit_scale() > 1)
+                unit_skip("a sanitizer takes memory of its own");
+        if (available < F5_NEEDED_BYTES)
+                unit_skip("%llu MiB of memory are available, %llu are needed",
+                        (unsigned long long)(available >> 20), (unsigned long long)(F5_NEEDED_BYTES >> 20));
+        struct host *h = host_start(NULL);
+        replicas_spawn(h, 2, reduce_a_gigabyte, NULL, r);
+        struct host_counters c;
+        do {
+                uint64_t shmem = shmem_bytes(host_pid(h)), all = anonymous_bytes(host_pid(h)) + shmem;
+                most = all > most ? all : most;
+                most_shmem = shmem > most_shmem ? shmem : most_shmem;
+                seconds_sleep(0.005);
+                host_counters(h, &c);
+        } while (c.n_collectives < 2 * ROUNDS);
+        replicas_expect(r, 2, "done", LIMIT_S);
+        printf("# F5: %llu MiB at most, %llu of them of a result object of %zu\n",
+                (unsigned long long)(most >> 20), (unsigned long long)(most_shmem >> 20),
+                (size_t)F5_OBJECT_BYTES >> 20);
+        ck_assert_uint_ge(most_shmem, F5_OBJECT_BYTES);
+        ck_assert_uint_le(most, F5_OWN_BYTES + F5_OBJECT_BYTES);
+        replicas_tell(r, 2, "end");
+        for (int i = 0; i < 2; i++)
+                ck_assert_int_eq(replica_end(r[i], LIMIT_S), 0);
+        host_expect_counters_zero(h);
+        host_stop(h);
+}
+END_TEST
+
+/* --- I2: one map, one unmap --- */
+
+#define I2_BYTES  (UINT64_C(3) << 30)
+#define I2_NEEDED (UINT64_C(6) << 30)
+
+/* How often tuttid has mapped the memfd with this inode; *ret_where is the last place. */
+static int count_mappings(struct host *h, uint64_t inode, uint64_t *ret_where) {
+        char path[64], line[512];
+        int n = 0;
+        snprintf(path, sizeof(path), "/proc/%d/maps", host_pid(h));
+        FILE *f = fopen(path, "re");
+        ck_assert_ptr_nonnull(f);
+        while (fgets(line, sizeof(line), f)) {
+                unsigned long begin, its;
+                if (sscanf(line, "%lx-%*x %*s %*x %*s %lu", &begin, &its) != 2 || its != inode)
+                        continue;
+                *ret_where = begin;
+                n++;
+        }
+        fclose(f);
+        return n;
+}
+
+/* While the value is reduced: one mapping, in the same place, all the time. */
+static uint32_t watch_mapping(struct host *h, struct raw *r, uint64_t inode, uint64_t where) {
+        uint32_t n_looks = 0;
+        while (raw_is_silent(r, 0.001)) {
+                uint64_t now = 0;
+                ck_assert_int_eq(count_mappings(h, inode, &now), 1);
+                ck_assert_uint_eq(now, where);
+                n_looks++;
+        }
+        return n_looks;
+}
+
+START_TEST(I2_three_gibibytes_are_one_map_and_one_unmap) {
+        struct stat st;
+        uint64_t where = 0;
+        if (unit_scale() > 1)
+                unit_skip("a sanitizer's shadow would take several times the 3 GiB");
+        if (available_bytes() < I2_NEEDED)
+                unit_skip("%llu MiB of memory are available, %llu are needed",
+                        (unsigned long long)(available_bytes() >> 20), (unsigned long long)(I2_NEEDED >> 20));
+        struct host *h = host_start(NULL);
+        struct raw *r = raw_open(host_socket(h));
+        struct raw_member m = raw_join(r, "alone", 0, 1);
+        int fd = raw_memfd(I2_BYTES);
+        ck_assert_int_eq(fstat(fd, &st), 0);
+        uint64_t registration = raw_register(r, 1, fd, I2_BYTES);
+        raw_expect(r, registration, STATUS_OK);
+        ck_assert_int_eq(count_mappings(h, st.st_ino, &where), 1);
+        uint64_t number = raw_submit(r, &m, "large", 1, I2_BYTES / 4);
+        uint32_t n_looks = watch_mapping(h, r, st.st_ino, where);
+        raw_expect(r, number, STATUS_OK);
+        ck_assert_uint_gt(n_looks, 10);
+        ck_assert_int_eq(count_mappings(h, st.st_ino, &where), 1);
+        raw_expect(r, raw_send(r, &(struct request){ .type = REQUEST_UNREGISTER, .buffer = 1 }), STATUS_OK);
+        double limit = seconds_now() + 5;
+        while (count_mappings(h, st.st_ino, &where) > 0)
+                ck_assert_double_lt(seconds_now(), limit);
+        raw_close(r);
+        host_expect_counters_zero(h);
+        host_stop(h);
+}
+END_TEST
+
+UNIT_MAIN("large", LIMIT_S, P14_counts_go_beyond_31_bits,
+        F5_tuttid_takes_no_memory_but_that_of_result_objects, I2_three_gibibytes_are_one_map_and_one_unmap)

@@ -1,5 +1,6 @@
 /* What the wire promises beyond collectives, said by a raw client to the real tuttid: the status page, and
  * what is refused for now. */
+#include <fcntl.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -108,12 +109,78 @@ START_TEST(P9_what_is_refused_has_not_begun) {
 }
 END_TEST
 
+/* A member submits what it has failed to register, alone or as one entry of a batch: the others, who wait,
+ * hear of it at once. */
+static void refuse_the_others(
+        struct raw *r[2], const struct raw_member m[2], uint32_t n, enum status status) {
+        const struct entry good[2] = { raw_entry(1, 4), raw_entry(1, 4) },
+                           bad[2] = { good[0], raw_entry(9, 4) };
+        struct request submit = raw_submit_request(&m[0], "x", good);
+        if (n > 1)
+                submit.submit.signature.kind = KIND_BATCH_REDUCE;
+        submit.submit.signature.n_entries = submit.submit.n_part_entries = n;
+        uint64_t waits = raw_send(r[0], &submit);
+        ck_assert(raw_is_silent(r[0], 0.05));
+        submit.submit.membership = m[1].membership;
+        submit.submit.entries = n > 1 ? bad : &bad[1];
+        uint64_t before_ns = clock_now_ns();
+        raw_expect(r[1], raw_send(r[1], &submit), status);
+        const struct reply reply = raw_expect(r[0], waits, STATUS_PEER_REFUSED);
+        ck_assert_double_lt((double)(clock_now_ns() - before_ns) / 1e9, 0.5 * unit_scale());
+        ck_assert_int_eq(reply.error->cause, status);
+        ck_assert_int_eq(reply.error->field, FIELD_BUFFER);
+        ck_assert_int_eq(reply.error->rank, 1);
+        ck_assert_int_eq(reply.error->entry, n > 1 ? 1 : -1);
+}
+
+static int bad_memfd(void) {
+        int fd = memfd_create("sealed", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+        ck_assert_int_ge(fd, 0);
+        ck_assert_int_eq(ftruncate(fd, 4096), 0);
+        ck_assert_int_eq(fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE), 0);
+        return fd;
+}
+
+START_TEST(A7_a_failed_registration_reaches_the_peers_also_in_a_batch) {
+        struct host *h = host_start((const char *[]){ "--set", "quota.mapped-bytes=1MiB", NULL });
+        struct raw *r[2] = { raw_open(host_socket(h)), raw_open(host_socket(h)) };
+        struct raw_member m[2];
+        uint64_t joins[2];
+        for (uint32_t i = 0; i < 2; i++) {
+                const struct request join = raw_join_request("a7", i, 2);
+                joins[i] = raw_send(r[i], &join);
+        }
+        for (uint32_t i = 0; i < 2; i++) {
+                m[i] = raw_joined(r[i], joins[i]);
+                raw_buffer(r[i], 1, raw_memfd(4096), 4096);
+        }
+        raw_expect(r[1], raw_register(r[1], 9, bad_memfd(), 4096), STATUS_BAD_FD);
+        refuse_the_others(r, m, 1, STATUS_BAD_FD);
+        refuse_the_others(r, m, 2, STATUS_BAD_FD);
+        raw_expect(r[1], raw_send(r[1], &(struct request){ .type = REQUEST_UNREGISTER, .buffer = 9 }),
+                STATUS_OK);
+        raw_expect(r[1], raw_register(r[1], 9, raw_memfd(2 << 20), 2 << 20), STATUS_QUOTA);
+        refuse_the_others(r, m, 1, STATUS_QUOTA);
+        refuse_the_others(r, m, 2, STATUS_QUOTA);
+        for (uint32_t i = 0; i < 2; i++) /* and the group goes on */
+                joins[i] = raw_submit(r[i], &m[i], "x", 1, 4);
+        for (uint32_t i = 0; i < 2; i++) {
+                raw_expect(r[i], joins[i], STATUS_OK);
+                raw_close(r[i]);
+        }
+        host_expect_counters_zero(h);
+        host_stop(h);
+}
+END_TEST
+
 /* Messages of later versions are understood and refused in peace: the connection and its group go on. */
 START_TEST(P15_later_messages_answer_UNSUPPORTED) {
         struct host *h = host_start(NULL);
         struct raw *r = raw_open(host_socket(h));
         struct raw_member m = raw_join(r, "alone", 0, 1);
-        for (int type = REQUEST_REJOIN; type <= REQUEST_PAGES; type++) {
+        for (int type = REQUEST_PREPARE; type <= REQUEST_PAGES; type++) {
+                if (type == REQUEST_MAKE_RESULT || type == REQUEST_RELEASE_RESULT)
+                        continue; /* done in this one */
                 const struct request later = { .type = (enum request_type)type };
                 const struct reply reply = raw_expect(r, raw_send(r, &later), STATUS_UNSUPPORTED);
                 ck_assert_ptr_nonnull(strstr(reply.error->detail, "does not do this yet"));
@@ -126,4 +193,5 @@ START_TEST(P15_later_messages_answer_UNSUPPORTED) {
 END_TEST
 
 UNIT_MAIN("protocol", 40, P9_the_page_says_begun_before_the_first_store_and_done_before_the_reply,
-        P9_what_is_refused_has_not_begun, P15_later_messages_answer_UNSUPPORTED)
+        P9_what_is_refused_has_not_begun, A7_a_failed_registration_reaches_the_peers_also_in_a_batch,
+        P15_later_messages_answer_UNSUPPORTED)

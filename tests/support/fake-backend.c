@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include "base/fd.h"
 
 #define MAX_ORDER 4096
@@ -63,6 +64,30 @@ static void fake_import(struct backend *b, struct chore *c) {
         }
 }
 
+/* Fails like an import. What it makes is memory in name only: no chunk of this backend touches any. */
+static void fake_make(struct backend *b, struct chore *c) {
+        struct fake_backend *f = fake_of(b);
+        pthread_mutex_lock(&f->lock);
+        bool fails = f->fail_import > 0 && --f->fail_import == 0;
+        c->status = fails ? f->import_status : STATUS_OK;
+        c->memory = fails ? NULL : calloc(1, sizeof(*c->memory));
+        f->counts.n_alive += c->memory != NULL;
+        pthread_mutex_unlock(&f->lock);
+        c->fd = fails ? -1 : memfd_create("fake", MFD_CLOEXEC);
+        c->read_fd = fails ? -1 : memfd_create("fake", MFD_CLOEXEC);
+        if (!fails && (!c->memory || c->fd < 0 || c->read_fd < 0))
+                abort();
+        if (c->memory)
+                c->memory->n_bytes = c->n_bytes;
+}
+
+static void fake_release(struct backend *b, struct chore *c);
+
+static void fake_unmake(struct backend *b, struct chore *c) {
+        fake_release(b, c);
+        fd_close(&c->read_fd);
+}
+
 static void fake_release(struct backend *b, struct chore *c) {
         struct fake_backend *f = fake_of(b);
         pthread_mutex_lock(&f->lock);
@@ -111,6 +136,8 @@ static const struct backend_ops fake_ops = {
         .thread_init = fake_thread_init,
         .import = fake_import,
         .release = fake_release,
+        .make = fake_make,
+        .unmake = fake_unmake,
         .run_chunk = fake_run_chunk,
         .fallback = fake_fallback,
 };

@@ -200,6 +200,18 @@ void host_counters(struct host *h, struct host_counters *ret) {
         tutti_close(t);
 }
 
+int host_n_descriptors(const struct host *h) {
+        char path[64];
+        int n = 0;
+        snprintf(path, sizeof(path), "/proc/%d/fd", h->pid);
+        DIR *dir = opendir(path);
+        ck_assert_msg(dir != NULL, "%s: %m", path);
+        for (struct dirent *e = readdir(dir); e; e = readdir(dir))
+                n += e->d_name[0] != '.';
+        closedir(dir);
+        return n;
+}
+
 static uint64_t baseline_of(const struct host *h, const struct host_quota *quota) {
         const struct host_counters *c = &h->baseline;
         for (uint32_t i = 0; i < c->n_quotas; i++)

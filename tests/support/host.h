@@ -49,6 +49,9 @@ struct host_counters {
 
 void host_counters(struct host *h, struct host_counters *ret);
 
+/* How many descriptors it has open. */
+int host_n_descriptors(const struct host *h);
+
 /* Everything is given back within two seconds (scaled): no session, group, buffer, mapped byte, pending
  * submission, and each charge as low as after the start. The flight recorder may keep its bytes. */
 void host_expect_counters_zero(struct host *h);

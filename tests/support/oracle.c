@@ -326,6 +326,61 @@ const char *oracle_show(enum dtype dtype, const void *array, size_t index) {
 }
 
 /* splitmix64. */
+static void count(struct finding *found, const struct finding *at, uint64_t index) {
+        if (found->n == 0) {
+                found->rank = at->rank;
+                found->entry = at->entry;
+                found->index = index;
+        }
+        found->n++;
+}
+
+void oracle_find_nonfinite(
+        enum dtype dtype, const void *array, size_t n, const struct finding *at, struct finding *found) {
+        bool is_complex = dtype_is_complex(dtype);
+        enum dtype part = is_complex ? part_of(dtype) : dtype;
+        if (!dtype_is_float(part))
+                return;
+        for (size_t i = 0; i < n; i++)
+                if (is_complex ? !isfinite(get_float(part, array, 2 * i)) ||
+                                         !isfinite(get_float(part, array, 2 * i + 1))
+                               : !isfinite(get_float(part, array, i)))
+                        count(found, at, i);
+}
+
+/* Exact, or anything beyond 127 bits: what has grown that far stays beyond every type, unless a factor is 0.
+ */
+static __int128 exact(enum op op, enum dtype dtype, const void *const *inputs, uint32_t n_inputs, size_t i) {
+        const __int128 huge = (__int128)1 << 126;
+        __int128 value = get_integer(dtype, inputs[0], i);
+        for (uint32_t r = 1; r < n_inputs; r++) {
+                __int128 next = get_integer(dtype, inputs[r], i);
+                if (op == OP_SUM)
+                        value += next;
+                else if (next == 0 || value == 0)
+                        return 0;
+                else if (__builtin_mul_overflow(value, next, &value))
+                        value = huge;
+        }
+        for (uint32_t r = 0; op == OP_PROD && r < n_inputs; r++)
+                if (get_integer(dtype, inputs[r], i) == 0)
+                        return 0;
+        return value;
+}
+
+void oracle_find_wrapped(enum op op, enum dtype dtype, const void *const *inputs, uint32_t n_inputs, size_t n,
+        uint32_t entry, struct finding *found) {
+        if ((op != OP_SUM && op != OP_PROD) || !dtype_is_integer(dtype))
+                return;
+        for (size_t i = 0; i < n; i++) {
+                uint8_t stored[16];
+                __int128 value = exact(op, dtype, inputs, n_inputs, i);
+                put_integer(dtype, stored, 0, (unsigned __int128)value);
+                if (get_integer(dtype, stored, 0) != value)
+                        count(found, &(struct finding){ .entry = entry }, i);
+        }
+}
+
 static uint64_t next_random(uint64_t *state) {
         uint64_t z = *state += 0x9e3779b97f4a7c15;
         z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;

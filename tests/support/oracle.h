@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "model/dtype.h"
+#include "model/finding.h"
 #include "model/op.h"
 #include "model/signature.h"
 
@@ -20,6 +21,14 @@ void oracle_mean_of_integers(enum dtype dtype, enum rounding rounding, const voi
 /* SUM or MEAN of floats, each times its weight. */
 void oracle_weighted(enum op op, enum dtype dtype, const void *const *inputs, const double *weights,
         uint32_t n_inputs, void *output, size_t count);
+
+/* What is NaN or infinite, or has such a part, is counted in *found; the first of all is that of the lowest
+ * rank, entry and index. `at` says whose array it is. */
+void oracle_find_nonfinite(
+        enum dtype dtype, const void *array, size_t count, const struct finding *at, struct finding *found);
+/* Sums and products of integers that are beyond their type; none with other ops and dtypes. */
+void oracle_find_wrapped(enum op op, enum dtype dtype, const void *const *inputs, uint32_t n_inputs,
+        size_t count, uint32_t entry, struct finding *found);
 
 /* The first element whose bits differ, or -1: a NaN equals every NaN. */
 ptrdiff_t oracle_difference(enum dtype dtype, const void *a, const void *b, size_t count);

@@ -260,7 +260,8 @@ uint64_t raw_barrier(struct raw *r, const struct raw_member *m, const char *key)
 }
 
 uint64_t raw_query(struct raw *r, enum what what, const char *job, const char *group) {
-        return raw_send(r, &(struct request){ .type = REQUEST_QUERY, .query = { what, job, group } });
+        return raw_send(
+                r, &(struct request){ .type = REQUEST_QUERY, .query = { what, job, group, false, 0 } });
 }
 
 /* --- what it is charged --- */

@@ -1,4 +1,4 @@
-#include "rendezvous-model.h"
+#include "rendezvous-model-internal.h"
 
 #include <string.h>
 
@@ -9,7 +9,7 @@ static void tell(struct model *m, struct event e) {
         m->events[m->n_events++] = e;
 }
 
-static void tell_status(struct model *m, uint64_t request, enum status status, enum status cause, int rank) {
+void model_tell_status(struct model *m, uint64_t request, enum status status, enum status cause, int rank) {
         tell(m, (struct event){ EVENT_TOLD, request, (int)status, (int)cause, rank });
 }
 
@@ -24,10 +24,17 @@ static bool is_present(const struct model_group *g, int rank) {
         return g->members[rank].state == MEMBER_ALIVE || g->members[rank].state == MEMBER_JOINING;
 }
 
-static unsigned int present(const struct model_group *g) {
+unsigned int model_present(const struct model_group *g) {
         unsigned int set = 0;
         for (int rank = 0; rank < g->world; rank++)
                 set |= (unsigned int)is_present(g, rank) << rank;
+        return set;
+}
+
+static unsigned int alive(const struct model_group *g) {
+        unsigned int set = 0;
+        for (int rank = 0; rank < g->world; rank++)
+                set |= (unsigned int)(g->members[rank].state == MEMBER_ALIVE) << rank;
         return set;
 }
 
@@ -58,7 +65,7 @@ bool model_is_stalled(const struct model *m, const struct model_group *g) {
 
 static struct model_meeting *find_meeting(struct model_group *g, int key) {
         for (int k = 0; k < g->n_meetings; k++)
-                if (g->meetings[k].key == key)
+                if (g->meetings[k].key == key && g->meetings[k].epoch == g->epoch)
                         return &g->meetings[k];
         return NULL;
 }
@@ -123,14 +130,14 @@ static void tell_meeting(struct model *m, const struct model_group *g, const str
         for (int r = 0; r < g->world; r++) {
                 if (!meeting->halves[r].is_here)
                         continue;
-                tell_status(m, meeting->halves[r].request, status, cause, rank);
+                model_tell_status(m, meeting->halves[r].request, status, cause, rank);
                 m->n_limbo++;
         }
 }
 
-static void end_meeting(struct model *m, struct model_group *g, struct model_meeting *meeting,
+void model_end_meeting(struct model *m, struct model_group *g, struct model_meeting *meeting,
         enum status status, enum status cause, int rank) {
-        struct model_debt debt = { meeting->key, rank, status, present(g) & ~model_have(g, meeting) };
+        struct model_debt debt = { meeting->key, rank, status, alive(g) & ~model_have(g, meeting) };
         if (status == STATUS_PEER_REFUSED)
                 debt.debtors &= ~(1u << rank);
         tell_meeting(m, g, meeting, status, cause, rank);
@@ -140,12 +147,12 @@ static void end_meeting(struct model *m, struct model_group *g, struct model_mee
 
 static void settle(struct model *m, struct model_group *g, struct model_meeting *meeting) {
         unsigned int have = model_have(g, meeting);
-        if (have != present(g))
+        if (have != alive(g))
                 return;
         enum model_signature first = meeting->halves[__builtin_ctz(have)].signature;
         for (int rank = 0; rank < g->world; rank++)
                 if (have >> rank & 1 && meeting->halves[rank].signature != first) {
-                        end_meeting(m, g, meeting, STATUS_MISMATCH, STATUS_OK, -1);
+                        model_end_meeting(m, g, meeting, STATUS_MISMATCH, STATUS_OK, -1);
                         return;
                 }
         int n = __builtin_popcount(have);
@@ -162,10 +169,10 @@ static int root_of(enum model_signature signature) {
         return signature == SIGNATURE_ROOT_0 ? 0 : signature == SIGNATURE_ROOT_1 ? 1 : -1;
 }
 
-static void unform(struct model *m, struct model_group *g, enum status status, int rank) {
+void model_unform(struct model *m, struct model_group *g, enum status status, int rank) {
         for (int r = 0; r < g->world; r++)
                 if (g->members[r].state == MEMBER_JOINING)
-                        tell_status(m, g->members[r].request, status, STATUS_OK, rank);
+                        model_tell_status(m, g->members[r].request, status, STATUS_OK, rank);
         g->is_used = false;
 }
 
@@ -215,14 +222,66 @@ static enum status check_join(struct model *m, const struct model_join *join, co
                 return count_groups(m) < m->group_limit ? STATUS_OK : STATUS_QUOTA;
         if (join->world != g->world || join->shrinks != g->shrinks || join->fills != g->fills)
                 return STATUS_MISMATCH;
-        return g->state != GROUP_FORMING || is_present(g, join->rank) ? STATUS_BUSY : STATUS_OK;
+        return is_present(g, join->rank) ? STATUS_BUSY : STATUS_OK;
+}
+
+static void wish(struct model_member *member, enum model_wish wish, int ticks, uint64_t request) {
+        member->wish = wish;
+        member->wish_left = ticks;
+        member->wish_request = request;
+}
+
+static void begin_epoch(struct model *m, struct model_group *g, bool admits) {
+        g->state = GROUP_FAILED; /* nobody owes anything */
+        g->n_debts = 0;
+        for (int k = g->n_meetings - 1; k >= 0; k--)
+                if (!g->meetings[k].runs)
+                        model_end_meeting(m, g, &g->meetings[k], STATUS_REPLICA_LOST, STATUS_OK, -1);
+        g->state = GROUP_WHOLE;
+        g->lost = -1;
+        g->epoch++;
+        g->n_sealed = 0;
+        for (int rank = 0; rank < g->world; rank++) {
+                struct model_member *member = &g->members[rank];
+                if (admits && member->state == MEMBER_JOINING) {
+                        member->state = MEMBER_ALIVE;
+                        member->first_epoch = g->epoch;
+                }
+                if (member->state != MEMBER_ALIVE)
+                        continue;
+                member->wish = WISH_NONE;
+                model_tell_status(m, member->wish_request, STATUS_OK, STATUS_OK, rank);
+        }
+}
+
+static int count_wishes(const struct model_group *g, enum model_wish wish) {
+        int n = 0;
+        for (int rank = 0; rank < g->world; rank++)
+                n += g->members[rank].state == MEMBER_ALIVE && g->members[rank].wish == wish;
+        return n;
+}
+
+static void try_reform(struct model *m, struct model_group *g) {
+        if (count_wishes(g, WISH_NONE) > 0)
+                return;
+        if (count_wishes(g, WISH_REJOIN) && count_wishes(g, WISH_SHRINK)) {
+                for (int rank = 0; rank < g->world; rank++) {
+                        if (g->members[rank].state != MEMBER_ALIVE)
+                                continue;
+                        model_tell_status(m, g->members[rank].wish_request, STATUS_MISMATCH, STATUS_OK, -1);
+                        g->members[rank].wish = WISH_NONE;
+                }
+        } else if (count_wishes(g, WISH_SHRINK))
+                begin_epoch(m, g, false);
+        else if (model_present(g) == (1u << g->world) - 1)
+                begin_epoch(m, g, true);
 }
 
 void model_join(struct model *m, const struct model_join *join) {
         struct model_group *g = find_name(m, join->name);
         enum status status = check_join(m, join, g);
         if (status != STATUS_OK) {
-                tell_status(m, join->request, status, STATUS_OK,
+                model_tell_status(m, join->request, status, STATUS_OK,
                         status == STATUS_MISMATCH || status == STATUS_BUSY ? join->rank : -1);
                 return;
         }
@@ -235,20 +294,32 @@ void model_join(struct model *m, const struct model_join *join) {
                 .last_key = -1,
                 .default_timeout = join->default_timeout,
                 .join_left = join->timeout ? join->timeout : m->join_timeout };
-        if (present(g) != (1u << g->world) - 1)
+        if (g->state != GROUP_FORMING) {
+                struct model_member *newcomer = &g->members[join->rank];
+                wish(newcomer, WISH_JOIN, newcomer->join_left, join->request);
+                try_reform(m, g);
+                return;
+        }
+        if (model_present(g) != (1u << g->world) - 1)
                 return;
         g->state = GROUP_WHOLE;
+        g->epoch = 1;
         for (int rank = 0; rank < g->world; rank++) {
                 g->members[rank].state = MEMBER_ALIVE;
-                tell_status(m, g->members[rank].request, STATUS_OK, STATUS_OK, rank);
+                g->members[rank].first_epoch = 1;
+                model_tell_status(m, g->members[rank].request, STATUS_OK, STATUS_OK, rank);
         }
+}
+
+static bool is_known(const struct model_group *g, struct model_handle who, uint64_t session) {
+        return g && session == who.session && g->members[who.rank].order == who.order;
 }
 
 /* Rule 1, without the epoch. */
 static enum status check_member(
         struct model *m, struct model_handle who, uint64_t session, struct model_group **ret) {
         struct model_group *g = model_find(m, who.life);
-        if (!g || session != who.session || g->members[who.rank].state == MEMBER_JOINING)
+        if (!is_known(g, who, session) || g->members[who.rank].state == MEMBER_JOINING)
                 return STATUS_NOT_FOUND;
         *ret = g;
         if (g->members[who.rank].state == MEMBER_LEFT)
@@ -268,11 +339,11 @@ static void refuse(
         if (pay_debt(g, s->key, rank, &paid))
                 ;
         else if (meeting)
-                end_meeting(m, g, meeting, STATUS_PEER_REFUSED, status, rank);
+                model_end_meeting(m, g, meeting, STATUS_PEER_REFUSED, status, rank);
         else
                 leave_debt(m, g,
-                        (struct model_debt){ s->key, rank, STATUS_PEER_REFUSED, present(g) & ~(1u << rank) });
-        tell_status(m, s->request, status, STATUS_OK, rank);
+                        (struct model_debt){ s->key, rank, STATUS_PEER_REFUSED, alive(g) & ~(1u << rank) });
+        model_tell_status(m, s->request, status, STATUS_OK, rank);
 }
 
 static enum status own_refusal(
@@ -291,7 +362,7 @@ static void store(struct model *m, struct model_group *g, const struct model_sub
         if (!meeting) {
                 CHECK(g->n_meetings < MODEL_MEETINGS);
                 meeting = &g->meetings[g->n_meetings++];
-                *meeting = (struct model_meeting){ .key = s->key };
+                *meeting = (struct model_meeting){ .key = s->key, .epoch = g->epoch };
         }
         int timeout = s->timeout                ? s->timeout
                       : member->default_timeout ? member->default_timeout
@@ -308,21 +379,21 @@ void model_submit(struct model *m, const struct model_submission *s) {
         int rank = s->who.rank;
         enum status status = check_member(m, s->who, s->session, &g);
         if (status != STATUS_OK) {
-                tell_status(m, s->request, status, STATUS_OK, own_rank(status, rank));
+                model_tell_status(m, s->request, status, STATUS_OK, own_rank(status, rank));
                 return;
         }
         struct model_meeting *meeting = find_meeting(g, s->key);
         if (s->is_old_epoch || g->state == GROUP_FAILED)
-                tell_status(m, s->request, STATUS_REPLICA_LOST, STATUS_OK, g->lost);
+                model_tell_status(m, s->request, STATUS_REPLICA_LOST, STATUS_OK, g->lost);
         else if (meeting && meeting->halves[rank].is_here)
-                tell_status(m, s->request, STATUS_ALREADY_PENDING, STATUS_OK, rank);
+                model_tell_status(m, s->request, STATUS_ALREADY_PENDING, STATUS_OK, rank);
         else {
                 g->members[rank].busy = 0;
                 status = own_refusal(m, g, s);
                 if (status != STATUS_OK)
                         refuse(m, g, s, status);
                 else if (pay_debt(g, s->key, rank, &debt))
-                        tell_status(m, s->request, STATUS_EXPIRED, debt.cause, debt.rank);
+                        model_tell_status(m, s->request, STATUS_EXPIRED, debt.cause, debt.rank);
                 else
                         store(m, g, s);
         }
@@ -335,12 +406,12 @@ void model_abort(struct model *m, struct model_handle who, uint64_t session, int
         if (status == STATUS_OK) {
                 struct model_meeting *meeting = find_meeting(g, key);
                 if (meeting && !meeting->runs)
-                        end_meeting(m, g, meeting, STATUS_ABORTED, STATUS_OK, who.rank);
+                        model_end_meeting(m, g, meeting, STATUS_ABORTED, STATUS_OK, who.rank);
                 else
                         status = meeting ? STATUS_BUSY : STATUS_NOT_FOUND;
         } else
                 rank = own_rank(status, who.rank);
-        tell_status(m, request, status, STATUS_OK, rank);
+        model_tell_status(m, request, status, STATUS_OK, rank);
 }
 
 void model_busy(struct model *m, struct model_handle who, uint64_t session, int duration, uint64_t request) {
@@ -348,7 +419,8 @@ void model_busy(struct model *m, struct model_handle who, uint64_t session, int 
         enum status status = check_member(m, who, session, &g);
         if (status == STATUS_OK)
                 g->members[who.rank].busy = duration;
-        tell_status(m, request, status, STATUS_OK, status == STATUS_OK ? -1 : own_rank(status, who.rank));
+        model_tell_status(
+                m, request, status, STATUS_OK, status == STATUS_OK ? -1 : own_rank(status, who.rank));
 }
 
 /* --- going --- */
@@ -369,7 +441,7 @@ static void strike(struct model *m, struct model_group *g, struct model_meeting 
         if (!model_have(g, meeting))
                 remove_meeting(g, meeting);
         else if (root >= 0)
-                end_meeting(m, g, meeting, STATUS_INVALID, STATUS_OK, root);
+                model_end_meeting(m, g, meeting, STATUS_INVALID, STATUS_OK, root);
         else
                 settle(m, g, meeting);
 }
@@ -378,43 +450,69 @@ static void go_on(struct model *m, struct model_group *g, unsigned int gone, boo
         struct model_meeting now[MODEL_MEETINGS];
         int n = g->n_meetings;
         if (g->state == GROUP_FORMING) {
-                unform(m, g, STATUS_REPLICA_LOST, __builtin_ctz(gone));
+                model_unform(m, g, STATUS_REPLICA_LOST, __builtin_ctz(gone));
                 return;
         }
         memcpy(now, g->meetings, sizeof(now));
-        if (g->state == GROUP_WHOLE && fails) {
+        if (g->state == GROUP_WHOLE && fails && gone) {
                 g->state = GROUP_FAILED;
                 g->lost = __builtin_ctz(gone);
                 g->n_debts = 0;
         }
-        for (int k = 0; k < n; k++) {
-                struct model_meeting *meeting = find_meeting(g, now[k].key);
-                if (meeting->runs)
+        for (int k = 0; k < n && gone; k++) {
+                if (now[k].runs)
                         continue;
+                struct model_meeting *meeting = find_meeting(g, now[k].key);
                 if (g->state == GROUP_FAILED)
-                        end_meeting(m, g, meeting, STATUS_REPLICA_LOST, STATUS_OK, g->lost);
+                        model_end_meeting(m, g, meeting, STATUS_REPLICA_LOST, STATUS_OK, g->lost);
                 else
                         strike(m, g, meeting, gone);
         }
-        if (!present(g))
+        if (!model_present(g))
                 g->state = GROUP_ENDED;
+        else
+                try_reform(m, g);
 }
 
-static void mark(struct model_group *g, int rank, enum member_state state) {
+/* Whether the others notice: nobody has counted on a newcomer. */
+static bool mark(struct model *m, struct model_group *g, int rank, enum member_state state) {
+        bool is_missed = g->members[rank].state == MEMBER_ALIVE || g->state == GROUP_FORMING;
+        if (state == MEMBER_LEFT && g->members[rank].wish)
+                model_tell_status(m, g->members[rank].wish_request, STATUS_LEFT, STATUS_OK, rank);
+        g->members[rank].wish = WISH_NONE;
         g->members[rank].state = state;
         g->members[rank].busy = 0;
         forgive_debts(g, rank);
+        return is_missed;
 }
 
 void model_leave(struct model *m, struct model_handle who, uint64_t session, uint64_t request) {
         struct model_group *g = model_find(m, who.life);
-        bool is_joining = g && session == who.session && g->members[who.rank].state == MEMBER_JOINING;
+        bool is_joining = is_known(g, who, session) && g->members[who.rank].state == MEMBER_JOINING;
         enum status status = is_joining ? STATUS_OK : check_member(m, who, session, &g);
-        tell_status(m, request, status, STATUS_OK, status == STATUS_OK ? -1 : own_rank(status, who.rank));
+        model_tell_status(
+                m, request, status, STATUS_OK, status == STATUS_OK ? -1 : own_rank(status, who.rank));
         if (status != STATUS_OK)
                 return;
-        mark(g, who.rank, MEMBER_LEFT);
-        go_on(m, g, 1u << who.rank, false);
+        unsigned int is_missed = mark(m, g, who.rank, MEMBER_LEFT);
+        go_on(m, g, is_missed << who.rank, false);
+}
+
+enum status model_reform(
+        struct model *m, struct model_handle who, enum model_wish kind, int timeout, uint64_t request) {
+        struct model_group *g;
+        enum status status = check_member(m, who, who.session, &g);
+        int rank = own_rank(status, who.rank);
+        if (status == STATUS_OK && g->members[who.rank].wish)
+                status = STATUS_ALREADY_PENDING;
+        if (status != STATUS_OK) {
+                model_tell_status(m, request, status, STATUS_OK, rank);
+                return status;
+        }
+        g->members[who.rank].busy = 0;
+        wish(&g->members[who.rank], kind, timeout ? timeout : m->join_timeout, request);
+        try_reform(m, g);
+        return STATUS_OK;
 }
 
 /* The group of the session's oldest membership, and who goes of it. */
@@ -445,8 +543,8 @@ void model_lose(struct model *m, uint64_t session) {
         int n = 0;
         while ((groups[n] = first_to_go(m, session, &gone[n]))) {
                 for (int rank = 0; rank < groups[n]->world; rank++)
-                        if (gone[n] >> rank & 1)
-                                mark(groups[n], rank, MEMBER_LOST);
+                        if (gone[n] >> rank & 1 && !mark(m, groups[n], rank, MEMBER_LOST))
+                                gone[n] &= ~(1u << rank);
                 n++;
         }
         for (int i = 0; i < n; i++)
@@ -462,71 +560,15 @@ bool model_done(struct model *m, int nth, enum status status) {
                                 if (!meeting->runs || meeting->sealed_order != order || nth-- > 0)
                                         continue;
                                 for (int r = 0; status == STATUS_OK && r < g->world; r++)
-                                        if (meeting->halves[r].is_here && g->members[r].state == MEMBER_ALIVE)
+                                        if (meeting->halves[r].is_here &&
+                                                g->members[r].state == MEMBER_ALIVE &&
+                                                g->members[r].first_epoch <= meeting->epoch)
                                                 g->members[r].last_key = meeting->key;
                                 tell_meeting(m, g, meeting, status, STATUS_OK, -1);
                                 remove_meeting(g, meeting);
                                 return true;
                         }
         return false;
-}
-
-/* --- time --- */
-
-static bool is_excused(const struct model_group *g, const struct model_meeting *meeting) {
-        for (int rank = 0; rank < g->world; rank++)
-                if (g->members[rank].state == MEMBER_ALIVE && g->members[rank].busy > 0 &&
-                        !meeting->halves[rank].is_here)
-                        return true;
-        return false;
-}
-
-static void run_clocks(struct model_group *g) {
-        for (int k = 0; k < g->n_meetings; k++) {
-                struct model_meeting *meeting = &g->meetings[k];
-                bool stands = is_excused(g, meeting);
-                meeting->age++;
-                for (int rank = 0; rank < g->world; rank++)
-                        if (meeting->halves[rank].left > 0 && !(stands && meeting->halves[rank].is_soft))
-                                meeting->halves[rank].left--;
-        }
-        for (int rank = 0; rank < g->world; rank++) {
-                g->members[rank].busy -= g->members[rank].busy > 0;
-                g->members[rank].join_left -= g->members[rank].join_left > 0;
-        }
-}
-
-static void expire_meetings(struct model *m, struct model_group *g) {
-        for (int k = g->n_meetings - 1; k >= 0; k--)
-                for (int rank = 0; rank < g->world && !g->meetings[k].runs; rank++)
-                        if (g->meetings[k].halves[rank].is_here && g->meetings[k].halves[rank].left == 0) {
-                                end_meeting(m, g, &g->meetings[k], STATUS_TIMEOUT, STATUS_OK, rank);
-                                break;
-                        }
-}
-
-static void expire_join(struct model *m, struct model_group *g) {
-        int first = -1;
-        for (int rank = 0; rank < g->world; rank++) {
-                const struct model_member *member = &g->members[rank];
-                if (member->state == MEMBER_JOINING && member->join_left == 0 &&
-                        (first < 0 || member->order < g->members[first].order))
-                        first = rank;
-        }
-        if (first >= 0)
-                unform(m, g, STATUS_TIMEOUT, first);
-}
-
-void model_tick(struct model *m) {
-        for (int i = 0; i < MODEL_GROUPS; i++) {
-                struct model_group *g = &m->groups[i];
-                if (!g->is_used)
-                        continue;
-                run_clocks(g);
-                expire_meetings(m, g);
-                if (g->state == GROUP_FORMING)
-                        expire_join(m, g);
-        }
 }
 
 void model_finish_step(struct model *m) {

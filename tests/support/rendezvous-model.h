@@ -8,7 +8,7 @@
 
 #define MODEL_GROUPS   12 /* lives, also ended ones that still run something */
 #define MODEL_WORLD    4
-#define MODEL_MEETINGS 8
+#define MODEL_MEETINGS 64 /* what older epochs have sealed may still run */
 #define MODEL_DEBTS    1024
 #define MODEL_EVENTS   512
 
@@ -33,6 +33,7 @@ struct model_half {
 };
 
 struct model_meeting {
+        uint64_t epoch;
         int key, age, n_last;
         bool runs;
         uint64_t number, sealed_order;
@@ -45,9 +46,15 @@ struct model_debt {
         unsigned int debtors; /* bit r: rank r */
 };
 
+/* What a member waits for the others to wish as well. */
+enum model_wish { WISH_NONE, WISH_JOIN, WISH_REJOIN, WISH_SHRINK };
+
 struct model_member {
         enum member_state state;
-        uint64_t session, request, order, n_submitted;
+        enum model_wish wish;
+        int wish_left; /* ticks */
+        uint64_t wish_request;
+        uint64_t session, request, order, n_submitted, first_epoch;
         int busy, join_left, default_timeout; /* ticks; timeouts: -1 none, 0 tuttid's */
         int last_key;                         /* -1: nothing yet */
 };
@@ -55,7 +62,7 @@ struct model_member {
 struct model_group {
         bool is_used;
         enum group_state state;
-        uint64_t life;
+        uint64_t life, epoch;
         int name, world;
         bool shrinks, fills;
         struct model_member members[MODEL_WORLD];
@@ -75,9 +82,9 @@ struct model {
         int n_events;
 };
 
-/* A membership as a client remembers it: the group may be over by now. */
+/* A membership as a client remembers it: the group may be over by now, and the rank another's. */
 struct model_handle {
-        uint64_t session, life;
+        uint64_t session, life, order;
         int rank;
 };
 
@@ -105,6 +112,9 @@ void model_submit(struct model *m, const struct model_submission *s);
 void model_abort(struct model *m, struct model_handle who, uint64_t session, int key, uint64_t request);
 void model_busy(struct model *m, struct model_handle who, uint64_t session, int duration, uint64_t request);
 void model_leave(struct model *m, struct model_handle who, uint64_t session, uint64_t request);
+/* Told when it is refused; else it waits. */
+enum status model_reform(
+        struct model *m, struct model_handle who, enum model_wish wish, int timeout, uint64_t request);
 void model_lose(struct model *m, uint64_t session);
 /* The running collective that was sealed first but `nth`; false when there is none. */
 bool model_done(struct model *m, int nth, enum status status);

@@ -61,7 +61,8 @@ static void compare_meetings(struct play *p, const struct model_group *ought, co
                 const struct model_meeting *meeting = &ought->meetings[k++];
                 struct key key = play_key(meeting->key);
                 if (!key_is_equal(&m->key, &key) || m->have.words[0] != model_have(ought, meeting) ||
-                        (m->state == MEETING_SEALED) != meeting->runs || m->number != meeting->number)
+                        (m->state == MEETING_SEALED) != meeting->runs || m->number != meeting->number ||
+                        m->epoch != meeting->epoch)
                         play_differ(
                                 p, "life %llu: meeting %d differs", (unsigned long long)ought->life, k - 1);
         }
@@ -72,11 +73,16 @@ static void compare_meetings(struct play *p, const struct model_group *ought, co
 
 static void compare_member(struct play *p, const struct model_member *ought, const struct member *m) {
         bool is_busy = m->busy[0] != '\0';
+        int wish = m->reform ? (int)m->reform->kind + 1 : 0;
         if (m->state != ought->state || m->n_submitted != ought->n_submitted || is_busy != (ought->busy > 0))
                 play_differ(p, "R%u of group %llu: state %d submitted %llu busy %d, ought to be %d %llu %d",
                         m->rank, (unsigned long long)(m->group ? m->group->id : 0), (int)m->state,
                         (unsigned long long)m->n_submitted, is_busy, (int)ought->state,
                         (unsigned long long)ought->n_submitted, ought->busy);
+        if (wish != (int)ought->wish || m->first_epoch != ought->first_epoch)
+                play_differ(p, "R%u: wish %d since epoch %llu, ought to be %d %llu", m->rank, wish,
+                        (unsigned long long)m->first_epoch, (int)ought->wish,
+                        (unsigned long long)ought->first_epoch);
         bool has_last = ought->state != MEMBER_ABSENT && ought->last_key >= 0;
         struct key key = play_key(has_last ? ought->last_key : 0);
         if (m->has_last != has_last || (has_last && !key_is_equal(&key, &m->last_key)))
@@ -89,6 +95,9 @@ static void compare_group(struct play *p, const struct model_group *ought, const
                 play_differ(p, "life %llu: state %d debts %u lost %d stalled %d, ought to be %d %d %d",
                         (unsigned long long)ought->life, (int)g->state, g->n_debts, g->lost_rank,
                         g->is_stalled, (int)ought->state, ought->n_debts, ought->lost);
+        if (g->epoch != ought->epoch)
+                play_differ(p, "life %llu: epoch %llu, ought to be %llu", (unsigned long long)ought->life,
+                        (unsigned long long)g->epoch, (unsigned long long)ought->epoch);
         for (int rank = 0; rank < ought->world; rank++)
                 compare_member(p, &ought->members[rank], &g->members[rank]);
         compare_meetings(p, ought, g);

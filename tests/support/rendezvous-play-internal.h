@@ -4,13 +4,14 @@
 #include "rendezvous-model.h"
 #include "rendezvous-play.h"
 
-#define TICK_NS     1000
-#define MAX_STEPS   4000
-#define N_SESSIONS  4
-#define N_HANDLES   16
-#define N_NAMES     3
-#define N_KEYS      6
-#define MAX_RUNNING 512
+#define TICK_NS      1000
+#define MAX_STEPS    4000
+#define N_SESSIONS   4
+#define N_HANDLES    16
+#define N_NAMES      3
+#define N_KEYS       6
+#define MAX_RUNNING  512
+#define MANY_RUNNING 40 /* from here on they end first */
 
 struct play {
         const uint8_t *bytes;

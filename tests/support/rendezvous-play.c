@@ -64,9 +64,11 @@ static void drain_joins(struct play *p) {
         struct list *link;
         while ((link = list_take_first(&p->out.formed))) {
                 struct group *g = list_entry(link, struct group, outcome_link);
-                for (uint32_t rank = 0; rank < g->world_size; rank++)
+                rankset_for_each (rank, &g->alive) {
                         hear(p, (struct event){
                                         EVENT_TOLD, g->members[rank].join_request, STATUS_OK, 0, (int)rank });
+                }
+                p->counts->n_epochs += g->epoch > 1;
         }
         while ((link = list_take_first(&p->out.unformed))) {
                 struct group *g = list_entry(link, struct group, outcome_link);
@@ -80,6 +82,12 @@ static void drain_joins(struct play *p) {
 
 static void drain_rest(struct play *p) {
         struct list *link;
+        while ((link = list_take_first(&p->out.answered))) {
+                struct reform *reform = list_entry(link, struct reform, outcome_link);
+                hear_status(p, reform->request, reform->status, reform->error);
+                rendezvous_reform_free(p->r, reform);
+                p->counts->n_answered++;
+        }
         while ((link = list_take_first(&p->out.struck))) {
                 struct half *half = list_entry(link, struct half, pool_link);
                 hear(p, (struct event){ EVENT_STRUCK, half->request, 0, 0, 0 });
@@ -149,7 +157,9 @@ static void note_handle(struct play *p, const struct model_join *join) {
                 if (join->rank >= (int)g->world_size || g->members[join->rank].join_request != join->request)
                         continue;
                 unsigned int i = p->n_handles++ % N_HANDLES;
-                p->handles[i] = (struct model_handle){ join->session, life_of(p, g), join->rank };
+                const struct model_group *ought = model_find(p->model, life_of(p, g));
+                p->handles[i] = (struct model_handle){ join->session, life_of(p, g),
+                        ought ? ought->members[join->rank].order : 0, join->rank };
                 p->memberships[i] = g->members[join->rank].id;
         }
 }
@@ -228,11 +238,13 @@ static void step_join_all(struct play *p) {
         }
 }
 
-static void fill_half(struct half *half, const struct model_submission *s, uint64_t membership) {
+static void fill_half(
+        struct play *p, struct half *half, const struct model_submission *s, uint64_t membership) {
+        const struct model_group *g = model_find(p->model, s->who.life);
         half->session = s->session;
         half->request = s->request;
         half->membership = membership;
-        half->epoch = s->is_old_epoch ? 0 : 1;
+        half->epoch = (g ? g->epoch : 1) - s->is_old_epoch;
         half->key = play_key(s->key);
         half->has_timeout = s->timeout != 0;
         half->timeout_ns = as_option(s->timeout);
@@ -253,7 +265,7 @@ static void submit_as(struct play *p, const struct model_submission *s, uint64_t
         enum status status;
         struct half *half = rendezvous_half_new(p->r, 1);
         CHECK(half);
-        fill_half(half, s, membership);
+        fill_half(p, half, s, membership);
         begin_step(p);
         if (s->refused != STATUS_OK) {
                 error_init(&err, s->refused);
@@ -359,6 +371,76 @@ static void step_errand(struct play *p, enum errand errand) {
         lose_ejected(p);
 }
 
+/* --- a group formed anew --- */
+
+static void reform_as(struct play *p, unsigned int i, enum model_wish wish, int timeout) {
+        const struct reform_ask ask = { .session = p->handles[i].session,
+                .request = ++p->last_request,
+                .membership = p->memberships[i],
+                .kind = wish == WISH_SHRINK ? REFORM_SHRINK : REFORM_REJOIN,
+                .timeout_ns = as_option(timeout) };
+        struct error err;
+        begin_step(p);
+        enum status status = rendezvous_reform(p->r, &ask, p->now_ns, &p->out, &err);
+        if (status != STATUS_OK)
+                hear_status(p, ask.request, status, &err);
+        if (model_reform(p->model, p->handles[i], wish, timeout, ask.request) != status)
+                play_differ(p, "a call to form anew: %s", status_name(status));
+        finish_step(p);
+}
+
+static void step_reform(struct play *p) {
+        unsigned int i;
+        if (!pick_handle(p, &i))
+                return;
+        unsigned int a = next_byte(p);
+        reform_as(p, i, a % 4 == 0 ? WISH_SHRINK : WISH_REJOIN, a % 8 == 7 ? 1 + (int)(a / 8) : 0);
+}
+
+/* Newcomers for all free ranks of a group. */
+static void fill_ranks(struct play *p, uint64_t life, unsigned int first) {
+        const struct model_group *g = model_find(p->model, life);
+        for (int rank = 0; g && rank < g->world && !p->is_wrong; rank++) {
+                if (g->members[rank].state == MEMBER_ALIVE || g->members[rank].state == MEMBER_JOINING)
+                        continue;
+                const struct model_join join = { .session =
+                                                         p->sessions[(first + (unsigned)rank) % N_SESSIONS],
+                        .request = ++p->last_request,
+                        .name = g->name,
+                        .world = g->world,
+                        .rank = rank,
+                        .shrinks = g->shrinks,
+                        .fills = g->fills };
+                join_as(p, &join);
+                g = model_find(p->model, life);
+        }
+}
+
+/* Everybody of a group calls, nearly always for the same. */
+static void call_all(struct play *p, uint64_t life, unsigned int a) {
+        unsigned int n = p->n_handles < N_HANDLES ? p->n_handles : N_HANDLES;
+        for (unsigned int i = 0; i < n && !p->is_wrong; i++) {
+                if (p->handles[i].life != life)
+                        continue;
+                bool shrinks = a % 4 == 0 || (a % 16 == 15 && i == a / 16);
+                reform_as(p, i, shrinks ? WISH_SHRINK : WISH_REJOIN, 0);
+        }
+}
+
+static void step_reform_all(struct play *p) {
+        unsigned int i;
+        if (!pick_handle(p, &i))
+                return;
+        unsigned int a = next_byte(p);
+        uint64_t life = p->handles[i].life;
+        if (a & 64)
+                fill_ranks(p, life, a);
+        if (!p->is_wrong)
+                call_all(p, life, a);
+        if ((a & 96) == 32 && !p->is_wrong)
+                fill_ranks(p, life, a);
+}
+
 static void step_time(struct play *p) {
         unsigned int byte = next_byte(p);
         bool is_late = byte & 128;
@@ -395,14 +477,20 @@ static void step_done(struct play *p) {
 
 static void step(struct play *p) {
         unsigned int byte = next_byte(p);
-        if (byte < 8)
+        if (p->n_running > MANY_RUNNING)
+                step_done(p);
+        else if (byte < 8)
                 step_join(p);
         else if (byte < 20)
                 step_join_all(p);
-        else if (byte < 110)
+        else if (byte < 100)
                 step_submit(p, false);
-        else if (byte < 160)
+        else if (byte < 146)
                 step_round(p);
+        else if (byte < 152)
+                step_reform(p);
+        else if (byte < 160)
+                step_reform_all(p);
         else if (byte < 166)
                 step_submit(p, true);
         else if (byte < 174)

@@ -8,7 +8,7 @@
 
 /* What a run has met, so that a test can see that it met everything. */
 struct play_counts {
-        uint64_t n_steps, n_told[32], n_sealed, n_struck, n_ejected, n_over;
+        uint64_t n_steps, n_told[32], n_sealed, n_struck, n_ejected, n_over, n_epochs, n_answered;
 };
 
 /* false: they differ, and `why` says where. Adds to *counts. */

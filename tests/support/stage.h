@@ -20,3 +20,23 @@ void stage_expect_progress(void);
 /* Between the two no meeting of theirs takes longer (scaled). */
 void watch_begin(void);
 void watch_end(double seconds);
+
+/* How long their meetings took. */
+struct pace {
+        unsigned int n;
+        double p50, p99, worst; /* s */
+};
+
+/* For so long (not scaled), and at least four meetings. */
+struct pace stage_measure_pace(double seconds);
+
+/* What tuttid holds at a moment when nobody but the honest ones is there. */
+struct stage_mark {
+        struct host_counters counters;
+        int n_descriptors;
+};
+
+void stage_set_mark(const struct stage *s, struct stage_mark *ret);
+/* Within two seconds (scaled) every counter, charge and descriptor is back there; `where` is for the failure.
+ */
+void stage_expect_mark(const struct stage *s, const struct stage_mark *mark, const char *where);

@@ -111,8 +111,16 @@ static inline struct entry full_entry(enum destination destination) {
                 .destination = destination,
                 .n_dims = MAX_DIMS,
                 .shape = { 1, 0, UINT64_MAX, 4, 5, 6, 7, 8 },
-                .input = { .buffer = 1, .offset_bytes = UINT64_MAX, .has_strides = true },
-                .output = { .buffer = UINT64_MAX, .offset_bytes = 64 } };
+                .input = { .buffer = 1,
+                        .offset_bytes = UINT64_MAX,
+                        .n_strides = 3,
+                        .strides = { 0, 1, UINT64_MAX } },
+                .output = { .buffer = UINT64_MAX, .offset_bytes = 64 },
+                .input_checksum = UINT64_MAX - 1 };
+        if (destination == DESTINATION_DEVICE) {
+                e.destination_device = DEVICE_GPU + 999999;
+                e.output = (struct place){ .result = UINT64_MAX, .offset_bytes = 64 };
+        }
         if (destination == DESTINATION_RANK)
                 e.destination_rank = 1023;
         if (destination == DESTINATION_RANKS)
@@ -126,15 +134,21 @@ static inline void check_entry(const struct entry *a, const struct entry *b) {
         SAME(a, b, layout);
         SAME(a, b, destination);
         SAME(a, b, destination_rank);
+        SAME(a, b, destination_device);
         SAME_SET(a, b, destination_ranks);
         SAME(a, b, n_dims);
         ck_assert_int_eq(memcmp(a->shape, b->shape, sizeof(a->shape)), 0);
+        SAME(a, b, input_checksum);
         SAME(a, b, input.buffer);
         SAME(a, b, input.offset_bytes);
-        SAME(a, b, input.has_strides);
+        SAME(a, b, input.n_strides);
+        ck_assert_mem_eq(a->input.strides, b->input.strides, sizeof(a->input.strides));
         SAME(a, b, output.buffer);
         SAME(a, b, output.offset_bytes);
-        SAME(a, b, output.has_strides);
+        SAME(a, b, output.n_strides);
+        ck_assert_mem_eq(a->output.strides, b->output.strides, sizeof(a->output.strides));
+        SAME(a, b, output.result);
+        ck_assert_ptr_null(b->output.object);
         ck_assert_ptr_null(b->input.lease);
         ck_assert_ptr_null(b->input.memory);
         ck_assert_ptr_null(b->output.lease);
@@ -146,6 +160,7 @@ static const struct options all_options __attribute__((unused)) = { .rounding = 
         .weight = -0.1,
         .check_numerics = true,
         .check_overflow = true,
+        .check_inputs = true,
         .reproducible = true,
         .implementation = IMPLEMENTATION_NCCL,
         .has_algorithm = true,

@@ -62,6 +62,11 @@ static const struct tutti_replica busy_replicas[] = {
                 }                                                                                            \
         }
 
+static const struct tutti_holder result_holders[] = {
+        { .rank = 2, .pid = 4002, .n_slots = 2, .state = TUTTI_STOPPED, .oldest_age_ns = 12300 * MS },
+        { .rank = 4, .n_slots = 1, .state = TUTTI_ALIVE, .oldest_age_ns = 1 * MS },
+};
+
 static const struct tutti_row status_rows[] = {
         DAEMON_ROW,
         DEVICE_ROW("CPU:0", 0, ""),
@@ -145,6 +150,16 @@ static const struct tutti_row status_rows[] = {
                         .missing = RANKS(0x1),
                         .n_replicas = 1,
                         .replicas = busy_replicas } },
+        { .type = TUTTI_ROW_RESULT,
+                .result = { .job = "dp",
+                        .group = "eval",
+                        .name = "sums",
+                        .device = "CPU:1",
+                        .size_bytes = 4096,
+                        .n_slots = 2,
+                        .n_attached = 6,
+                        .n_holders = 2,
+                        .holders = result_holders } },
 };
 
 #define MEMBER(group_, process_, busy_, ...)                                                                 \

@@ -115,14 +115,14 @@ void server_send_raw(struct server *s, const void *bytes, size_t n_bytes) {
         send_bytes(s, bytes, n_bytes, -1);
 }
 
-static void reply_fd(struct server *s, const struct reply *reply, int fd) {
+void server_reply_fd(struct server *s, const struct reply *reply, int fd) {
         size_t n_bytes;
         CHECK(codec_encode_reply(reply, &s->scratch, s->out, &n_bytes) == 0);
         send_bytes(s, s->out, n_bytes, fd);
 }
 
 void server_reply(struct server *s, const struct reply *reply) {
-        reply_fd(s, reply, -1);
+        server_reply_fd(s, reply, -1);
 }
 
 /* --- answers --- */
@@ -155,7 +155,7 @@ void server_done(struct server *s, uint64_t request, uint64_t collective) {
 void server_greet(struct server *s) {
         server_accept(s);
         struct request hello = server_take(s, REQUEST_HELLO);
-        reply_fd(s,
+        server_reply_fd(s,
                 &(struct reply){ .request = hello.request,
                         .status = STATUS_OK,
                         .type = REPLY_WELCOME,

@@ -43,6 +43,8 @@ struct request server_take(struct server *s, enum request_type type);
 bool server_take_any(struct server *s, struct request *ret);
 
 void server_reply(struct server *s, const struct reply *reply);
+/* With a descriptor, which stays the caller's; -1: none. */
+void server_reply_fd(struct server *s, const struct reply *reply, int fd);
 void server_ok(struct server *s, uint64_t request);
 /* With an error that has this field and detail. */
 void server_refuse(

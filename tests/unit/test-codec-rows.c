@@ -73,6 +73,8 @@ START_TEST(rows_of_groups) {
                 .uid = 1,
                 .world_size = 2,
                 .n_alive = 3,
+                .n_waiting = 31,
+                .awaited = { { 6 } },
                 .n_pending = 4,
                 .n_debts = 5,
                 .epoch = 6,
@@ -94,6 +96,8 @@ START_TEST(rows_of_groups) {
         SAME(a, b, n_alive);
         SAME(a, b, n_pending);
         SAME(a, b, n_debts);
+        SAME(a, b, n_waiting);
+        ck_assert(rankset_is_equal(&a->awaited, &b->awaited));
         SAME(a, b, epoch);
         SAME(a, b, n_done);
         SAME(a, b, n_failed);
@@ -115,6 +119,8 @@ START_TEST(rows_of_members) {
                 .process = "digits",
                 .busy = "checkpoint",
                 .why = "its process ended",
+                .waits = "rejoin",
+                .waits_age_ns = 99,
                 .rank = 1,
                 .pid = 2,
                 .uid = 3,
@@ -138,6 +144,8 @@ START_TEST(rows_of_members) {
         SAME_STR(a, b, process);
         SAME_STR(a, b, busy);
         SAME_STR(a, b, why);
+        SAME_STR(a, b, waits);
+        SAME(a, b, waits_age_ns);
         SAME(a, b, rank);
         SAME(a, b, pid);
         SAME(a, b, uid);
@@ -237,6 +245,46 @@ START_TEST(rows_of_counters) {
 
         struct row none = { .type = ROW_NONE };
         pass_row(&none);
+}
+END_TEST
+
+START_TEST(A12_rows_of_result_objects) {
+        static const struct row_holder holders[] = {
+                { .rank = 1023,
+                        .pid = 4711,
+                        .n_slots = 64,
+                        .state = PROCESS_STOPPED,
+                        .oldest_age_ns = UINT64_MAX },
+                { .rank = 1, .pid = 0, .n_slots = 1, .state = PROCESS_DEAD, .oldest_age_ns = 1 },
+        };
+        struct row result = { .type = ROW_RESULT,
+                .result = { .job = "dp",
+                        .group = "train",
+                        .name = "sums",
+                        .device = "CPU:1",
+                        .size_bytes = UINT64_MAX,
+                        .n_slots = 64,
+                        .n_free = 1,
+                        .n_attached = 1024,
+                        .n_holders = 2,
+                        .holders = holders } };
+        const struct row_result *x = &result.result, *y = &pass_row(&result)->result;
+        SAME_STR(x, y, job);
+        SAME_STR(x, y, group);
+        SAME_STR(x, y, name);
+        SAME_STR(x, y, device);
+        SAME(x, y, size_bytes);
+        SAME(x, y, n_slots);
+        SAME(x, y, n_free);
+        SAME(x, y, n_attached);
+        SAME(x, y, n_holders);
+        for (int i = 0; i < 2; i++) {
+                SAME(x, y, holders[i].rank);
+                SAME(x, y, holders[i].pid);
+                SAME(x, y, holders[i].n_slots);
+                SAME(x, y, holders[i].state);
+                SAME(x, y, holders[i].oldest_age_ns);
+        }
 }
 END_TEST
 
@@ -410,6 +458,6 @@ START_TEST(an_empty_packet_is_never_made) {
 END_TEST
 
 UNIT_MAIN("codec-rows", 30, rows_of_the_daemon_and_its_devices, rows_of_groups, rows_of_members,
-        rows_of_what_is_pending, rows_of_counters, rows_of_the_flight_recorder,
+        rows_of_what_is_pending, rows_of_counters, A12_rows_of_result_objects, rows_of_the_flight_recorder,
         the_largest_batch_goes_in_parts, rows_go_in_parts,
         what_does_not_fit_is_refused_and_the_packet_untouched, an_empty_packet_is_never_made)

@@ -6,6 +6,7 @@
 START_TEST(hello) {
         struct request r = { .request = UINT64_MAX, .type = REQUEST_HELLO };
         r.hello = (struct msg_hello){ .min_version = 1,
+                .secret = "s3cret",
                 .max_version = 9,
                 .client = "libtutti 0.1.0",
                 .process = "train",
@@ -16,6 +17,7 @@ START_TEST(hello) {
         SAME_STR(&r.hello, &back.hello, client);
         SAME_STR(&r.hello, &back.hello, process);
         SAME(&r.hello, &back.hello, n_descriptors);
+        SAME_STR(&r.hello, &back.hello, secret);
 }
 END_TEST
 
@@ -64,13 +66,23 @@ START_TEST(registration) {
 END_TEST
 
 START_TEST(requests_of_one_number) {
-        static const enum request_type types[] = { REQUEST_LEAVE, REQUEST_REJOIN, REQUEST_SHRINK };
-        for (size_t i = 0; i < ARRAY_SIZE(types); i++) {
-                struct request r = { .request = 4, .type = types[i], .membership = UINT64_MAX - i };
-                ck_assert_uint_eq(pass_request(&r).membership, UINT64_MAX - i);
-        }
-        struct request r = { .request = 4, .type = REQUEST_UNREGISTER, .buffer = 77 };
+        struct request r = { .request = 4, .type = REQUEST_LEAVE, .membership = UINT64_MAX - 1 };
+        ck_assert_uint_eq(pass_request(&r).membership, UINT64_MAX - 1);
+        r = (struct request){ .request = 4, .type = REQUEST_UNREGISTER, .buffer = 77 };
         ck_assert_uint_eq(pass_request(&r).buffer, 77);
+}
+END_TEST
+
+START_TEST(rejoin_and_shrink) {
+        static const enum request_type types[] = { REQUEST_REJOIN, REQUEST_SHRINK };
+        for (size_t i = 0; i < ARRAY_SIZE(types); i++) {
+                struct request r = { .request = 4,
+                        .type = types[i],
+                        .reform = { .membership = UINT64_MAX - i, .timeout_ns = 5 + i } };
+                struct request back = pass_request(&r);
+                SAME(&r.reform, &back.reform, membership);
+                SAME(&r.reform, &back.reform, timeout_ns);
+        }
 }
 END_TEST
 
@@ -91,9 +103,13 @@ START_TEST(abort_busy_and_query) {
         SAME_STR(&r.busy, &back.busy, why);
         SAME(&r.busy, &back.busy, duration_ns);
         r.type = REQUEST_QUERY;
-        r.query = (struct msg_query){ .what = WHAT_QUOTA, .job = "dp", .group = "train" };
+        r.query = (struct msg_query){
+                .what = WHAT_QUOTA, .job = "dp", .group = "train", .has_user = true, .user = 1000
+        };
         back = pass_request(&r);
         SAME(&r.query, &back.query, what);
+        SAME(&r.query, &back.query, has_user);
+        SAME(&r.query, &back.query, user);
         SAME_STR(&r.query, &back.query, job);
         SAME_STR(&r.query, &back.query, group);
 }
@@ -115,6 +131,7 @@ static void check_options(const struct options *a, const struct options *b) {
         SAME(a, b, weight);
         SAME(a, b, check_numerics);
         SAME(a, b, check_overflow);
+        SAME(a, b, check_inputs);
         SAME(a, b, reproducible);
         SAME(a, b, implementation);
         SAME(a, b, has_algorithm);
@@ -347,6 +364,46 @@ END_TEST
 
 #define CORPUS TUTTI_SOURCE_ROOT "/tests/fuzz/corpus/codec"
 
+static const struct request make_result = { .request = 5,
+        .type = REQUEST_MAKE_RESULT,
+        .make_result = { .membership = 1,
+                .has_key = true,
+                .key = { .n_bytes = 4, .bytes = "sums" },
+                .size_bytes = UINT64_MAX,
+                .n_slots = UINT32_MAX,
+                .device = "CPU:1" } },
+                            release_result = { .request = 5,
+                                    .type = REQUEST_RELEASE_RESULT,
+                                    .release_result = { 1, 2, 3, true } };
+
+START_TEST(result_objects_are_made_released_and_told) {
+        struct request m = pass_request(&make_result);
+        const struct msg_make_result *a = &make_result.make_result, *b = &m.make_result;
+        SAME(a, b, membership);
+        SAME(a, b, has_key);
+        SAME_KEY(a, b, key);
+        SAME(a, b, size_bytes);
+        SAME(a, b, n_slots);
+        SAME_STR(a, b, device);
+        struct request r = pass_request(&release_result);
+        SAME(&release_result.release_result, &r.release_result, result);
+        SAME(&release_result.release_result, &r.release_result, membership);
+        SAME(&release_result.release_result, &r.release_result, slot);
+        SAME(&release_result.release_result, &r.release_result, detach);
+        const struct reply made = { .request = 5, .type = REPLY_RESULT, .result = { 1, 100, 4096, 1, 2 } };
+        struct reply back = pass_reply(&made);
+        SAME(&made.result, &back.result, result);
+        SAME(&made.result, &back.result, size_bytes);
+        SAME(&made.result, &back.result, stride_bytes);
+        SAME(&made.result, &back.result, n_descriptors);
+        SAME(&made.result, &back.result, n_slots);
+        const struct reply done = { .request = 5, .type = REPLY_DONE, .done = { .result = 7, .slot = 3 } };
+        back = pass_reply(&done);
+        SAME(&done.done, &back.done, result);
+        SAME(&done.done, &back.done, slot);
+}
+END_TEST
+
 /* The seed that stands in the corpus is the packet that is made today; with TUTTI_WRITE_CORPUS it is written.
  */
 static void check_seed(const char *name) {
@@ -376,22 +433,26 @@ START_TEST(the_corpus_holds_one_packet_of_each_kind) {
         struct error e = full_error();
         struct replica_report report = report_of(2);
         static const uint64_t arrivals[] = { 0, 5, UINT64_MAX };
-        struct row rows[ROW_QUOTA + 1] = { { 0 } };
+        struct row rows[ROW_RESULT + 1] = { { 0 } };
+        const struct row_holder holder = { .rank = 2, .pid = 4711, .n_slots = 2, .state = PROCESS_ALIVE };
         for (unsigned int i = 0; i < ARRAY_SIZE(entries); i++)
                 entries[i] = full_entry((enum destination)i);
         struct request submit = submission(entries, ARRAY_SIZE(entries));
         submit.submit.signature.options = all_options;
         check_seed_request("submit", submit);
-        check_seed_request("hello",
-                (struct request){ .type = REQUEST_HELLO, .hello = { 1, 1, "libtutti 0.1.0", "train", 1 } });
+        check_seed_request("hello", (struct request){ .type = REQUEST_HELLO,
+                                            .hello = { 1, 1, "libtutti 0.1.0", "train", 1, "" } });
         check_seed_request("join", (struct request){ .type = REQUEST_JOIN,
                                            .join = { .job = "dp", .group = "train", .world_size = 4 } });
         check_seed_request("register", (struct request){ .type = REQUEST_REGISTER,
                                                .reg = { 1, 4096, ACCESS_IN, BUFFER_KIND_MEMFD, 1, "" } });
         check_seed_request(
                 "abort", (struct request){ .type = REQUEST_ABORT, .abort = { 1, true, key_of("x"), "NaN" } });
-        check_seed_request(
-                "query", (struct request){ .type = REQUEST_QUERY, .query = { WHAT_DUMP, "dp", "" } });
+        check_seed_request("query",
+                (struct request){ .type = REQUEST_QUERY, .query = { WHAT_DUMP, "dp", "", false, 0 } });
+
+        check_seed_request("make_result", make_result);
+        check_seed_request("release_result", release_result);
 
         struct reply error = { .request = 5, .status = STATUS_MISMATCH, .error = &e };
         pass_reply(&error);
@@ -402,6 +463,8 @@ START_TEST(the_corpus_holds_one_packet_of_each_kind) {
         rows[ROW_PENDING].pending.replicas = &report;
         rows[ROW_RECORD].record.n_arrivals = ARRAY_SIZE(arrivals);
         rows[ROW_RECORD].record.arrival_ns = arrivals;
+        rows[ROW_RESULT].result.n_holders = 1;
+        rows[ROW_RESULT].result.holders = &holder;
         struct reply all_rows = reply_with_rows(rows, ARRAY_SIZE(rows));
         pass_reply(&all_rows);
         check_seed("rows");
@@ -410,11 +473,15 @@ START_TEST(the_corpus_holds_one_packet_of_each_kind) {
         };
         pass_reply(&done);
         check_seed("done");
+        struct reply result = { .request = 5, .type = REPLY_RESULT, .result = { 1, 100, 4096, 1, 2 } };
+        pass_reply(&result);
+        check_seed("result");
 }
 END_TEST
 
-UNIT_MAIN("codec", 30, hello, join, registration, requests_of_one_number, abort_busy_and_query,
-        what_this_version_does_not_do_is_known_by_its_type, submissions, every_word_passes,
-        D18_a_submission_without_op_is_a_submission, keys_pass_and_absent_ones_are_known,
+UNIT_MAIN("codec", 30, hello, join, registration, requests_of_one_number, rejoin_and_shrink,
+        abort_busy_and_query, what_this_version_does_not_do_is_known_by_its_type, submissions,
+        every_word_passes, D18_a_submission_without_op_is_a_submission, keys_pass_and_absent_ones_are_known,
         strings_are_never_null, welcome_joined_and_done, B4_the_fullest_error_passes_whole_and_fits,
-        a_status_without_error_and_an_error_without_status, the_corpus_holds_one_packet_of_each_kind)
+        a_status_without_error_and_an_error_without_status, result_objects_are_made_released_and_told,
+        the_corpus_holds_one_packet_of_each_kind)

@@ -214,6 +214,57 @@ START_TEST(refusals_say_what_is_allowed) {
 }
 END_TEST
 
+START_TEST(O4_a_user_may_have_limits_of_its_own) {
+        struct config c;
+        config_init(&c);
+        read_ok(&c, "[quota]\ngroups = 7\n[quota.1000]\ngroups = 9\npending = 5\n[quota.0]\ngroups = 1\n");
+        ck_assert_uint_eq(c.n_overrides, 2);
+        ck_assert_uint_eq(c.overrides[0].uid, 1000);
+        struct quota_limits limits = config_limits_of(&c, &c.overrides[0]);
+        ck_assert_uint_eq(limits.groups, 9);
+        ck_assert_uint_eq(limits.pending, 5);
+        ck_assert_uint_eq(limits.connections, c.quota.connections);
+        ck_assert_uint_eq(config_limits_of(&c, &c.overrides[1]).groups, 1);
+        ck_assert_uint_eq(c.quota.groups, 7);
+        read_refused("[quota.7]\ngroups = 9\n[quota.8]\ngroups = 9\n[quota.7]\ngroups = 8\n",
+                "tuttid.conf:6: quota.7.groups = 8: given before, on line 2; remove one.");
+        for (uint32_t i = 0; i < MAX_OVERRIDES; i++) {
+                char key[64];
+                snprintf(key, sizeof(key), "quota.%u.groups", i + 5000);
+                if (i >= 2)
+                        set_ok(&c, key, "3");
+        }
+        char why[400];
+        ck_assert_uint_eq(c.n_overrides, MAX_OVERRIDES);
+        ck_assert_int_eq(config_set(&c, "quota.9.groups", "3", why, sizeof(why)), -EINVAL);
+        ck_assert_str_eq(why, "quota.9.groups = 3: more than 64 users have limits of their own.");
+        set_ok(&c, "quota.1000.groups", "10");
+        set_refused("quota.1000.groups", "0", "quota.1000.groups = 0: out of range; use 1 to 1048576.");
+        set_refused("quota.4294967295.groups", "1",
+                "quota.4294967295.groups = 1: unknown key; tuttid --help lists all of them.");
+}
+END_TEST
+
+START_TEST(O6_admins_are_uids) {
+        struct config c;
+        char why[400];
+        config_init(&c);
+        ck_assert(config_is_admin(&c, 0));
+        ck_assert(!config_is_admin(&c, 1000));
+        set_ok(&c, "daemon.admins", "1000, 1001 1002");
+        ck_assert_int_eq(config_check(&c, why, sizeof(why)), 0);
+        ck_assert(!config_is_admin(&c, 0) && !config_is_admin(&c, 100));
+        ck_assert(config_is_admin(&c, 1000) && config_is_admin(&c, 1001) && config_is_admin(&c, 1002));
+        set_ok(&c, "daemon.admins", "");
+        ck_assert_int_eq(config_check(&c, why, sizeof(why)), 0);
+        ck_assert(!config_is_admin(&c, 0));
+        set_ok(&c, "daemon.admins", "1000 alice");
+        ck_assert_int_eq(config_check(&c, why, sizeof(why)), -EINVAL);
+        ck_assert_str_eq(why,
+                "daemon.admins = 1000 alice: not a uid: \"alice\"; use numbers (`id -u NAME` tells them).");
+}
+END_TEST
+
 START_TEST(unknown_keys_name_their_neighbours) {
         set_refused("quota.group", "1",
                 "quota.group = 1: unknown key; did you mean daemon.group or quota.groups?");
@@ -409,7 +460,7 @@ static void check_document(
                 check_contains(name, text, help, d.help, "");
                 check_contains(name, text, allowed, d.allowed, "");
         }
-        ck_assert_uint_eq(n, 17);
+        ck_assert_uint_eq(n, 20);
 }
 
 START_TEST(the_sample_has_every_key) {
@@ -446,9 +497,9 @@ END_TEST
 UNIT_MAIN("config", 10, defaults_are_those_of_the_documents, mapped_bytes_is_the_memory_of_the_machine,
         every_unit_counts, every_key_reaches_its_own_field, words_are_those_of_the_log,
         instruction_sets_are_named_as_in_the_file, refusals_say_what_is_allowed,
-        unknown_keys_name_their_neighbours, a_file_is_read_over_what_is_there,
-        a_file_that_is_wrong_names_the_line, an_indented_line_is_a_line, a_long_line_is_refused_and_not_cut,
-        a_file_that_cannot_be_read_is_said, G1_a_socket_path_of_108_bytes_is_refused,
-        a_text_that_does_not_fit_is_refused, a_small_buffer_for_the_reason_is_not_overrun,
-        the_sample_says_the_defaults_and_nothing_else, the_sample_has_every_key, the_page_has_every_key,
-        the_reference_has_every_key)
+        unknown_keys_name_their_neighbours, O4_a_user_may_have_limits_of_its_own, O6_admins_are_uids,
+        a_file_is_read_over_what_is_there, a_file_that_is_wrong_names_the_line, an_indented_line_is_a_line,
+        a_long_line_is_refused_and_not_cut, a_file_that_cannot_be_read_is_said,
+        G1_a_socket_path_of_108_bytes_is_refused, a_text_that_does_not_fit_is_refused,
+        a_small_buffer_for_the_reason_is_not_overrun, the_sample_says_the_defaults_and_nothing_else,
+        the_sample_has_every_key, the_page_has_every_key, the_reference_has_every_key)

@@ -7,6 +7,7 @@
 #include "ctl-answers.h"
 #include "json.h"
 #include "status.h"
+#include "top.h"
 #include "unit.h"
 #include "views.h"
 
@@ -91,8 +92,25 @@ START_TEST(dump_is_as_described_L1) {
 }
 END_TEST
 
+static const struct top_view full_top = { { &status_answer, &stats_answer },
+        { &status_answer, &stats_answer }, S },
+                             no_top = { { &empty, &empty }, { &empty, &empty }, 0 };
+static const struct buffers_view full_buffers = { &stats_answer, &quota_answer },
+                                 no_buffers = { &empty, &empty };
+
+START_TEST(replicas_buffers_and_top_are_as_described) {
+        ck_assert_int_eq(check("replicas", replicas_json(&stats_answer)), 0);
+        ck_assert_int_eq(check("replicas", replicas_json(&empty)), 0);
+        ck_assert_int_eq(check("buffers", buffers_json(&full_buffers)), 0);
+        ck_assert_int_eq(check("buffers", buffers_json(&no_buffers)), 0);
+        ck_assert_int_eq(check("top", top_json(&full_top)), 0);
+        ck_assert_int_eq(check("top", top_json(&no_top)), 0);
+}
+END_TEST
+
 START_TEST(errors_are_as_described_everywhere) {
-        static const char *const schemas[] = { "status", "groups", "health", "stats", "quota", "dump" };
+        static const char *const schemas[] = { "status", "groups", "health", "stats", "quota", "dump",
+                "trace", "top", "replicas", "buffers" };
 
         for (size_t i = 0; i < sizeof(schemas) / sizeof(*schemas); i++)
                 ck_assert_int_eq(check(schemas[i], json_error_object("NO_DAEMON", "nobody answers")), 0);
@@ -136,6 +154,14 @@ START_TEST(status_holds_the_values_of_the_rows) {
         ck_assert_str_eq(json_string_value(at(missing, 0, "state")), "stopped");
         ck_assert_int_eq(json_integer_value(at(missing, 0, "last_age_ns")), 12500000000);
         ck_assert(json_is_null(at(at(at(groups, 2, "oldest_pending"), 0, "missing_replicas"), 0, "pid")));
+        const json_t *results = at(groups, 0, "results"), *holders = at(results, 0, "holders");
+        ck_assert_uint_eq(json_array_size(at(groups, 1, "results")), 0);
+        ck_assert_str_eq(json_string_value(at(results, 0, "name")), "sums");
+        ck_assert_int_eq(json_integer_value(at(results, 0, "free_slots")), 0);
+        ck_assert_int_eq(json_integer_value(at(holders, 0, "rank")), 2);
+        ck_assert_int_eq(json_integer_value(at(holders, 0, "results")), 2);
+        ck_assert_int_eq(json_integer_value(at(holders, 0, "oldest_age_ns")), 12300000000);
+        ck_assert(json_is_null(at(holders, 1, "pid")));
         json_decref(j);
 }
 END_TEST
@@ -242,6 +268,18 @@ static json_t *full_quota_json(void) {
         return quota_json(&quota_answer);
 }
 
+static json_t *full_top_json(void) {
+        return top_json(&full_top);
+}
+
+static json_t *full_replicas_json(void) {
+        return replicas_json(&stats_answer);
+}
+
+static json_t *full_buffers_json(void) {
+        return buffers_json(&full_buffers);
+}
+
 START_TEST(short_memory_gives_no_half_document) {
         json_set_alloc_funcs(failing_malloc, counting_free);
         fail_each_call(full_status_json);
@@ -250,12 +288,15 @@ START_TEST(short_memory_gives_no_half_document) {
         fail_each_call(all_groups);
         fail_each_call(full_health_json);
         fail_each_call(full_quota_json);
+        fail_each_call(full_top_json);
+        fail_each_call(full_replicas_json);
+        fail_each_call(full_buffers_json);
 }
 END_TEST
 
 UNIT_MAIN("ctl-json", 30, status_is_as_described_L2, groups_are_as_described, health_is_as_described,
         stats_are_as_described, quota_is_as_described_P18, dump_is_as_described_L1,
-        errors_are_as_described_everywhere, what_is_not_as_described_is_noticed,
-        status_holds_the_values_of_the_rows, quota_holds_the_values_of_the_rows_P18,
-        dump_holds_the_values_of_the_rows, bytes_that_are_no_text_do_not_spoil_a_document,
-        short_memory_gives_no_half_document)
+        replicas_buffers_and_top_are_as_described, errors_are_as_described_everywhere,
+        what_is_not_as_described_is_noticed, status_holds_the_values_of_the_rows,
+        quota_holds_the_values_of_the_rows_P18, dump_holds_the_values_of_the_rows,
+        bytes_that_are_no_text_do_not_spoil_a_document, short_memory_gives_no_half_document)

@@ -45,6 +45,9 @@ START_TEST(status_shows_who_is_missing_first) {
                          "waiting  slow/job/save  barrier #17  waiting 2.0 s  have R1\n"
                          "  MISSING R0 (pid ?, alive, busy: checkpoint; finished nothing yet)\n"
                          "ok       dp/eval        412 ops/s  1.8 GiB/s  latest R5 (+300 us p50)\n"
+                         "  HOLDING R2 (pid 4002, stopped) holds 2 results of \"sums\", oldest 12.3 s; 0 of\n"
+                         "          2 free\n"
+                         "  HOLDING R4 (pid ?, alive) holds 1 result of \"sums\", oldest 1 ms; 0 of 2 free\n"
                          "fallback host: unguarded: userfaultfd is denied (EPERM)\n"
                          "1 stalled. `tuttictl dump dp/train` shows its last collectives.\n");
 }
@@ -64,6 +67,35 @@ START_TEST(status_of_nothing_says_so) {
         sheet_open(&s);
         status_print(&(struct status_view){ &empty, NULL }, &s.page);
         sheet_expect(&s, "\nNo groups of yours.\n");
+}
+END_TEST
+
+START_TEST(P5_status_and_groups_show_who_waits_for_a_new_epoch) {
+        struct tutti_row rows[] = {
+                { .type = TUTTI_ROW_GROUP,
+                        .group = { .job = "dp",
+                                .group = "g",
+                                .world_size = 4,
+                                .n_alive = 2,
+                                .epoch = 3,
+                                .failed = 1,
+                                .age_ns = S,
+                                .n_waiting = 2,
+                                .awaited = RANKS(0xa) } },
+                MEMBER("g", "train", "", .rank = 0, .pid = 50, .state = TUTTI_ALIVE, .last_key = "",
+                        .waits = "rejoin", .waits_age_ns = 2 * S),
+        };
+        struct tutti_answer a = ANSWER(rows);
+        struct sheet s;
+
+        sheet_open(&s);
+        status_print(&(struct status_view){ &a, &a }, &s.page);
+        sheet_expect(&s, "\nFAILED   dp/g  on_death=fail  2 wait for a new epoch, missing R1 R3\n");
+        sheet_open(&s);
+        groups_print(&a, &s.page);
+        sheet_expect(&s, "FAILED   dp/g  epoch 3  2 of 4  on_death=fail  0 done  0 bytes\n"
+                         "         2 wait for a new epoch, missing R1 R3  since 1.0 s\n"
+                         "  R0     pid 50  alive, waits in rejoin for 2.0 s  train\n");
 }
 END_TEST
 
@@ -301,8 +333,9 @@ START_TEST(dump_of_nothing_says_so) {
 }
 END_TEST
 
-UNIT_MAIN("ctl-pages", 10, status_shows_who_is_missing_first, status_is_stalled_while_a_group_is,
-        status_of_nothing_says_so, status_names_missing_ranks_without_report_too, groups_show_their_replicas,
+UNIT_MAIN("ctl-pages", 10, P5_status_and_groups_show_who_waits_for_a_new_epoch,
+        status_shows_who_is_missing_first, status_is_stalled_while_a_group_is, status_of_nothing_says_so,
+        status_names_missing_ranks_without_report_too, groups_show_their_replicas,
         health_lists_the_worst_first, health_exits_by_the_worst_finding, stats_show_who_comes_last_C4,
         quota_marks_what_is_nearly_used_up_P18, quota_marks_begin_at_nine_tenths_P18,
         quota_of_nothing_says_so, dump_tells_the_story, dump_of_nothing_says_so)

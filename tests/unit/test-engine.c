@@ -185,6 +185,59 @@ START_TEST(P21_lines_of_users_are_served_in_turn) {
 }
 END_TEST
 
+#define BLOCKED_SECONDS 0.15
+
+static void wait_a_while(void) {
+        usleep((useconds_t)(BLOCKED_SECONDS * unit_scale() * 1e6));
+}
+
+/* A chunk stands still, as in memory that its client punches; it computes nothing meanwhile. */
+static void block_a_chunk(struct fixture *f, uint64_t group) {
+        struct task *t = make_task(1, 1, 1000, group);
+        fake_hold(f->fake, true);
+        engine_start(f->engine, t);
+        fake_wait_held(f->fake, 1);
+        wait_a_while();
+        fake_hold(f->fake, false);
+        ck_assert_ptr_eq(take_task(f), t);
+        ck_assert_uint_ge(t->blocked_ns, 100 * NS_PER_MS);
+        engine_task_free(t);
+}
+
+START_TEST(P21_a_group_whose_memory_stood_still_is_confined_to_one_worker) {
+        struct fixture f;
+        set_up(&f, 1, 4);
+        block_a_chunk(&f, 1);
+        struct task *bad = make_task(1, 100, 1000, 1), *good = make_task(2, 100, 1000, 2);
+        fake_hold(f.fake, true);
+        engine_start(f.engine, bad);
+        fake_wait_held(f.fake, 1);
+        wait_a_while();
+        ck_assert_uint_eq(fake_counts(f.fake).n_at_once_most, 1); /* it could have had all four */
+        engine_start(f.engine, good); /* whom the same user's other group leaves three */
+        fake_wait_held(f.fake, 4);
+        fake_hold(f.fake, false);
+        take_task(&f);
+        take_task(&f);
+        ck_assert_uint_eq(fake_counts(f.fake).n_chunks, 201);
+        engine_task_free(bad);
+        engine_task_free(good);
+        tear_down(&f);
+}
+END_TEST
+
+START_TEST(P21_who_computes_for_long_is_not_blocked) {
+        struct fixture f;
+        set_up(&f, 1, 1);
+        struct task *t = make_task(1, 100, 1000, 1);
+        engine_start(f.engine, t);
+        take_task(&f);
+        ck_assert_uint_eq(t->blocked_ns, 0);
+        engine_task_free(t);
+        tear_down(&f);
+}
+END_TEST
+
 START_TEST(a_failing_chunk_ends_the_task_and_names_the_culprit) {
         for (uint32_t n = 1; n <= 10; n++) {
                 struct fixture f;
@@ -325,7 +378,8 @@ END_TEST
 UNIT_MAIN("engine", 20, a_task_runs_every_chunk_once_and_comes_back,
         a_large_task_is_shared_by_the_workers_and_a_small_one_is_not,
         P21_one_user_never_holds_all_workers_while_another_is_there, P21_one_worker_yields_at_chunk_borders,
-        P21_lines_of_users_are_served_in_turn, a_failing_chunk_ends_the_task_and_names_the_culprit,
+        P21_lines_of_users_are_served_in_turn, P21_a_group_whose_memory_stood_still_is_confined_to_one_worker,
+        P21_who_computes_for_long_is_not_blocked, a_failing_chunk_ends_the_task_and_names_the_culprit,
         D11_what_the_chunks_found_comes_back_with_the_task, each_device_has_its_own_workers,
         chores_are_done_and_strangers_are_closed, stopping_finishes_what_was_given,
         workers_give_a_sign_of_life_and_one_that_hangs_does_not)

@@ -263,7 +263,8 @@ START_TEST(C3_replica_lost_names_rank_pid_uid_last_key_and_collective) {
                        "4 ms ago; "
                        "it last finished \"grad/7\" 12.5 s ago.\n"
                        "R0 R1 R3 got this error. The buffers are unchanged.\n"
-                       "With on_death=fail the group takes nothing more until it is formed anew; with "
+                       "With on_death=fail the group takes nothing more until it is formed anew, by "
+                       "tutti_rejoin together with a newcomer or by tutti_shrink without; with "
                        "on_death=shrink "
                        "it goes on without the lost.");
 }
@@ -280,7 +281,8 @@ START_TEST(C3_replica_lost_says_how_and_whether_outputs_are_undefined) {
                        "ejected by "
                        "tuttid; it had finished nothing. memory of its buffer 7 is a hole.\n"
                        "It had begun: its outputs are undefined, fill them anew before you use them.\n"
-                       "With on_death=fail the group takes nothing more until it is formed anew; with "
+                       "With on_death=fail the group takes nothing more until it is formed anew, by "
+                       "tutti_rejoin together with a newcomer or by tutti_shrink without; with "
                        "on_death=shrink "
                        "it goes on without the lost.");
 }

@@ -1,6 +1,7 @@
 /* Opening and closing a connection, and what a forked child may do. */
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -135,6 +136,43 @@ START_TEST(a_closed_door_is_permission_and_names_the_group_G4) {
         ck_assert_int_eq(waitpid(pid, &status, 0), pid);
         ck_assert_int_eq(status, 0);
         close(fd);
+}
+END_TEST
+
+/* Listens as somebody else, until it is killed. */
+static void pose_as_tuttid(const char *path, int ready) {
+        struct sockaddr_un address = { .sun_family = AF_UNIX };
+        snprintf(address.sun_path, sizeof(address.sun_path), "%s", path);
+        if (setresuid(54321, 54321, 54321) < 0)
+                _exit(1);
+        int fd = socket(AF_UNIX, SOCK_SEQPACKET, 0);
+        if (bind(fd, (struct sockaddr *)&address, sizeof(address)) < 0 || listen(fd, 8) < 0 ||
+                write(ready, "x", 1) != 1)
+                _exit(1);
+        for (;;)
+                pause();
+}
+
+START_TEST(P19_a_server_of_a_stranger_is_not_trusted) {
+        struct tutti *t;
+        char path[108], byte;
+        int ready[2];
+        if (geteuid() != 0)
+                unit_skip("a second user takes root");
+        snprintf(path, sizeof(path), "%s/tuttid.sock", unit_directory());
+        ck_assert_int_eq(chmod(unit_directory(), 0777), 0); /* the stranger may make a socket here */
+        ck_assert_int_eq(pipe2(ready, O_CLOEXEC), 0);
+        pid_t pid = fork();
+        if (pid == 0)
+                pose_as_tuttid(path, ready[1]);
+        close(ready[1]);
+        ck_assert_int_eq(read(ready[0], &byte, 1), 1);
+        close(ready[0]);
+        ck_assert_int_eq(tutti_open(path, &t), TUTTI_PERMISSION);
+        ck_assert_ptr_nonnull(strstr(tutti_error(), "runs as uid 54321"));
+        ck_assert_ptr_nonnull(strstr(tutti_error(), path));
+        kill(pid, SIGKILL);
+        ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
 }
 END_TEST
 
@@ -354,7 +392,7 @@ END_TEST
 UNIT_MAIN("lib-open", 20, hello_offers_the_protocol_range_and_a_pidfd_only_where_needed,
         the_status_page_is_mapped_read_only_and_kept, nobody_there_is_no_daemon,
         a_path_of_108_bytes_is_refused_by_length_limit_and_name_G1,
-        a_closed_door_is_permission_and_names_the_group_G4, another_protocol_is_version_with_both_ranges,
-        a_welcome_that_cannot_be_used_is_no_daemon, the_environment_names_the_socket,
-        closing_leaves_first_and_says_goodbye, freeing_a_group_leaves_once,
+        a_closed_door_is_permission_and_names_the_group_G4, P19_a_server_of_a_stranger_is_not_trusted,
+        another_protocol_is_version_with_both_ranges, a_welcome_that_cannot_be_used_is_no_daemon,
+        the_environment_names_the_socket, closing_leaves_first_and_says_goodbye, freeing_a_group_leaves_once,
         a_forked_child_gets_FORKED_and_may_close_C2, a_forked_child_may_open_anew)

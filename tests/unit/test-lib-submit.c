@@ -156,6 +156,91 @@ START_TEST(a_newer_header_may_only_set_what_this_library_knows) {
 }
 END_TEST
 
+/* What came after the first version is 0 for a program that was compiled before. */
+START_TEST(an_older_header_lacks_what_came_later) {
+        struct setting *x = setting_new();
+        struct tutti_value old = x->v;
+        struct tutti_options options = TUTTI_OPTIONS(.check_numerics = 1, .check_inputs = 1);
+        struct tutti_work *w;
+        old.struct_size = offsetof(struct tutti_value, has_strides);
+        old.has_strides = 1;
+        old.memory = &old;
+        options.struct_size = offsetof(struct tutti_options, check_inputs);
+        ck_assert_int_eq(tutti_all_reduce_start(x->g, "a", TUTTI_SUM, &old, &old, &options, &w), TUTTI_OK);
+        ck_assert_int_eq(tutti_work_wait(w, -1), TUTTI_OK);
+        tutti_work_free(w);
+        old.struct_size--;
+        ck_assert_int_eq(tutti_all_reduce(x->g, "b", TUTTI_SUM, &old, &old), TUTTI_INVALID);
+        ck_assert_int_eq(tutti_error_info()->field, TUTTI_FIELD_SIZE);
+        setting_end(x);
+}
+END_TEST
+
+/* With a fresh connection for each call that fails, since pieces and lists are kept. */
+START_TEST(plain_memory_that_cannot_be_staged_is_NO_MEMORY_and_stays_as_it_is) {
+        unsigned int n = 1, n_refused = 0;
+        for (bool has_failed = true; has_failed; n++) {
+                struct setting *x = setting_new();
+                float plain[16];
+                for (int i = 0; i < 16; i++)
+                        plain[i] = (float)i;
+                struct tutti_value v =
+                        TUTTI_VALUE(.memory = plain, .dtype = TUTTI_F32, .n_dims = 1, .shape = { 16 });
+                const struct tutti_options options = TUTTI_OPTIONS(.check_inputs = 1);
+                struct tutti_work *w = NULL;
+                failing_call_at(FAILING_MEMORY | FAILING_MMAP, n);
+                enum tutti_status status = tutti_all_reduce_start(x->g, "a", TUTTI_SUM, &v, &v, &options, &w);
+                if (status == TUTTI_OK)
+                        status = tutti_work_wait(w, -1);
+                has_failed = failing_has_failed();
+                failing_call_at(0, 0);
+                ck_assert_int_eq(status, has_failed ? TUTTI_NO_MEMORY : TUTTI_OK);
+                for (int i = 0; i < 16; i++)
+                        ck_assert_float_eq(plain[i], (float)i); /* the server reduces nothing */
+                tutti_work_free(w);
+                tutti_close(x->t);
+                server_end(x->s);
+                n_refused += has_failed && x->record.seen[0].refused == STATUS_NO_MEMORY;
+                free(x);
+        }
+        ck_assert_uint_ge(n_refused, 4);
+}
+END_TEST
+
+static void *wait_for_plain(void *work) {
+        return tutti_work_wait(work, -1) == TUTTI_OK ? work : NULL;
+}
+
+/* The server reduces nothing, so what comes home is the input. */
+START_TEST(plain_outputs_are_home_in_every_thread_that_has_seen_the_end) {
+        struct setting *x = setting_new();
+        static float in[50000], out[50000];
+        struct tutti_value from =
+                TUTTI_VALUE(.memory = in, .dtype = TUTTI_F32, .n_dims = 1, .shape = { 50000 });
+        for (int round = 0; round < 20; round++) {
+                pthread_t threads[3];
+                struct tutti_work *w;
+                void *seen;
+                for (int i = 0; i < 50000; i++)
+                        in[i] = out[i] = (float)(i + round);
+                ck_assert_int_eq(
+                        tutti_all_reduce_start(x->g, "a", TUTTI_SUM, &from, &from, NULL, &w), TUTTI_OK);
+                for (int i = 0; i < 3; i++)
+                        ck_assert_int_eq(pthread_create(&threads[i], NULL, wait_for_plain, w), 0);
+                ck_assert_int_eq(tutti_work_wait(w, -1), TUTTI_OK);
+                ck_assert_mem_eq(in, out, sizeof(in));
+                in[7] = -1; /* ours again: nobody writes it once more */
+                for (int i = 0; i < 3; i++) {
+                        ck_assert_int_eq(pthread_join(threads[i], &seen), 0);
+                        ck_assert_ptr_eq(seen, w);
+                }
+                ck_assert_float_eq(in[7], -1);
+                tutti_work_free(w);
+        }
+        setting_end(x);
+}
+END_TEST
+
 START_TEST(a_key_that_cannot_be_sent_is_refused_by_the_work_alone) {
         struct setting *x = setting_new();
         struct tutti_work *w;
@@ -264,16 +349,25 @@ START_TEST(one_submission_more_than_the_page_has_slots_is_LIMIT_P9) {
 }
 END_TEST
 
-START_TEST(after_warm_up_a_synchronous_collective_takes_no_memory) {
-        struct setting *x = setting_new();
-        int n_ok = tutti_all_reduce(x->g, NULL, TUTTI_SUM, &x->v, &x->v) == TUTTI_OK;
+static void reduce_without_memory(struct setting *x, const struct tutti_value *v) {
+        int n_ok = tutti_all_reduce(x->g, NULL, TUTTI_SUM, v, v) == TUTTI_OK;
         failing_call_at(FAILING_MEMORY | FAILING_MMAP, 1);
         for (int i = 0; i < 20; i++)
-                n_ok += tutti_all_reduce(x->g, NULL, TUTTI_SUM, &x->v, &x->v) == TUTTI_OK;
+                n_ok += tutti_all_reduce(x->g, NULL, TUTTI_SUM, v, v) == TUTTI_OK;
         bool has_failed = failing_has_failed();
         failing_call_at(0, 0);
         ck_assert_int_eq(n_ok, 21);
         ck_assert(!has_failed);
+}
+
+START_TEST(after_warm_up_a_synchronous_collective_takes_no_memory) {
+        struct setting *x = setting_new();
+        float plain[16] = { 0 };
+        struct tutti_value v = x->v;
+        reduce_without_memory(x, &v);
+        v.buffer = NULL;
+        v.memory = plain;
+        reduce_without_memory(x, &v);
         setting_end(x);
 }
 END_TEST
@@ -383,7 +477,9 @@ START_TEST(odd_batches_are_refused) {
 END_TEST
 
 UNIT_MAIN("lib-submit", 30, what_the_library_refuses_its_peers_hear_under_the_same_number_P4,
-        a_newer_header_may_only_set_what_this_library_knows,
+        a_newer_header_may_only_set_what_this_library_knows, an_older_header_lacks_what_came_later,
+        plain_memory_that_cannot_be_staged_is_NO_MEMORY_and_stays_as_it_is,
+        plain_outputs_are_home_in_every_thread_that_has_seen_the_end,
         a_key_that_cannot_be_sent_is_refused_by_the_work_alone,
         a_half_without_memory_is_refused_to_the_peers_too,
         a_refused_half_that_pays_a_debt_hears_of_the_debt_P3,

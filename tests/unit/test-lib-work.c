@@ -321,6 +321,25 @@ START_TEST(an_ejection_says_why_to_what_was_pending) {
 }
 END_TEST
 
+static void script_ejects_with_ok(struct server *s) {
+        server_greet_and_join(s);
+        server_take(s, REQUEST_SUBMIT);
+        server_reply(s, &(struct reply){ .type = REPLY_DONE, .done = { .n_contributors = 2 } });
+        server_hang_up(s);
+}
+
+/* Never a silent wrong OK. */
+START_TEST(an_ejection_with_OK_is_no_end_with_OK) {
+        struct server *s = server_start(script_ejects_with_ok, NULL);
+        struct tutti *t = client_open(s);
+        struct tutti_group *g = client_join(t, 0, 2);
+        ck_assert_int_eq(tutti_barrier(g, "k"), TUTTI_DAEMON_LOST);
+        ck_assert_ptr_nonnull(strstr(tutti_error(), "last words without a reason"));
+        tutti_close(t);
+        server_end(s);
+}
+END_TEST
+
 /* --- limits of waiting, and cancelling --- */
 
 static void script_waits(struct server *s) {
@@ -557,6 +576,7 @@ UNIT_MAIN("lib-work", 30, a_reduce_is_sent_as_asked_and_brings_its_result,
         destinations_roots_timeouts_and_unknown_words_go_out_as_they_are,
         options_of_numbers_go_out_and_findings_come_back, an_error_is_shown_as_sentences_and_as_data,
         the_end_of_tuttid_is_DAEMON_LOST_for_all_at_once_P9, an_ejection_says_why_to_what_was_pending,
-        a_limit_ends_the_wait_alone, cancelling_ends_all_waits_and_nothing_else_P8,
+        an_ejection_with_OK_is_no_end_with_OK, a_limit_ends_the_wait_alone,
+        cancelling_ends_all_waits_and_nothing_else_P8,
         the_descriptor_is_readable_when_there_is_something_to_dispatch, threads_wait_for_each_others_replies,
         a_full_socket_does_not_stop_both_sides, garbage_is_DAEMON_LOST_and_no_crash)

@@ -249,6 +249,47 @@ START_TEST(the_first_steps_survive_growth) {
 }
 END_TEST
 
+START_TEST(E11_the_first_input_that_was_read_otherwise_is_found) {
+        const struct step *step;
+        const struct operand *input;
+        struct plan p;
+        plan_init(&p);
+        for (uint32_t i = 0; i < 2; i++) {
+                struct step *s = add_wide(&p, (struct step){ .kind = STEP_REDUCE,
+                                                      .op = OP_SUM,
+                                                      .dtype = DTYPE_F32,
+                                                      .entry = i,
+                                                      .n_inputs = 3,
+                                                      .n_outputs = 1,
+                                                      .has_weights = i == 1,
+                                                      .check_inputs = true,
+                                                      .count = 1 });
+                for (uint32_t j = 0; j < 3; j++)
+                        plan_inputs(&p, s)[j] =
+                                (struct operand){ .rank = 10 + j, .checksum = 100 * i + j, .weight = j };
+        }
+        ck_assert_int_eq(plan_begin_sums(&p), 0);
+        for (uint32_t i = 0; i < 2; i++)
+                for (uint32_t j = 0; j < 3; j++)
+                        p.sums[p.steps[i].first_operand + j] += 100 * i + j;
+        ck_assert(!plan_find_changed_input(&p, &step, &input));
+        p.sums[p.steps[1].first_operand]++; /* of weight 0: not read */
+        ck_assert(!plan_find_changed_input(&p, &step, &input));
+        p.sums[p.steps[1].first_operand + 2]++;
+        ck_assert(plan_find_changed_input(&p, &step, &input));
+        ck_assert_uint_eq(step->entry, 1);
+        ck_assert_uint_eq(input->rank, 12);
+        p.sums[p.steps[0].first_operand + 1]--;
+        ck_assert(plan_find_changed_input(&p, &step, &input));
+        ck_assert_uint_eq(step->entry, 0);
+        ck_assert_uint_eq(input->rank, 11);
+        plan_reset(&p);
+        ck_assert_int_eq(plan_begin_sums(&p), 0);
+        ck_assert(!plan_find_changed_input(&p, &step, &input));
+        plan_deinit(&p);
+}
+END_TEST
+
 /* Adds steps until one is refused, and checks that nothing but that one is missing. */
 static bool build_in_short_memory(struct plan *p, uint32_t n_steps) {
         for (uint32_t i = 0; i < n_steps; i++) {
@@ -311,4 +352,4 @@ UNIT_MAIN("plan", 30, every_element_is_in_exactly_one_piece,
         an_element_across_a_border_belongs_to_the_chunk_of_its_first_byte,
         a_chunk_may_hold_only_the_tail_of_an_element, counts_are_64_bit, an_empty_plan_has_no_chunks,
         prints_what_it_will_do, the_first_steps_survive_growth, short_memory_leaves_a_plan_that_can_go_on,
-        a_plan_that_is_used_again_allocates_nothing)
+        a_plan_that_is_used_again_allocates_nothing, E11_the_first_input_that_was_read_otherwise_is_found)

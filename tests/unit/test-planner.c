@@ -20,6 +20,8 @@ struct meeting_room {
         const struct entry *pointers[MAX_RANKS];
         uint32_t divisor;
         double weights[MAX_RANKS];
+        uint32_t device;
+        uint64_t slot_offset_bytes;
 };
 
 static void room_init(struct meeting_room *room, enum kind kind, uint32_t n_ranks, uint32_t n_entries) {
@@ -74,7 +76,9 @@ static enum status room_plan(
                 .entries = room->pointers,
                 .weights = room->weights,
                 .divisor = room->divisor,
-                .n_devices = 1,
+                .n_devices = 2,
+                .device = room->device,
+                .slot_offset_bytes = room->slot_offset_bytes,
         };
         return planner_plan(planner, &problem, plan, err);
 }
@@ -496,6 +500,67 @@ START_TEST(D11_checks_stand_in_the_plan) {
 }
 END_TEST
 
+/* Entry `e` of all halves goes to the result object 7, at this offset of a slot. */
+static void room_set_object(struct meeting_room *room, uint32_t e, uint64_t offset_bytes) {
+        static char object;
+        for (uint32_t i = 0; i < room->n_ranks; i++) {
+                struct place *output = &room->entries[i][e].output;
+                set_place(&room->entries[i][e], output, UINT64_MAX - 7, offset_bytes);
+                output->buffer = 0;
+                output->result = 7;
+                output->object = (struct result *)(void *)&object;
+        }
+}
+
+START_TEST(P14_a_result_object_is_written_once_in_its_slot_and_on_its_device) {
+        static struct meeting_room room;
+        room_init(&room, KIND_BATCH_REDUCE, 3, 2);
+        room.device = 1;
+        room.slot_offset_bytes = 8192;
+        for (uint32_t e = 0; e < 2; e++) {
+                room_set_value(&room, e, DTYPE_F32, 10);
+                for (uint32_t i = 0; i < 3; i++)
+                        room_set_places(&room, i, e, at(1 + i, 40 * e), at(0, 0));
+        }
+        room_set_object(&room, 0, 64);
+        room_set_object(&room, 1, 104);
+        check_plan(&room, "one_device order=rank CPU:1: 2 steps, 1 chunk of 4 KiB, moves 320 bytes\n"
+                          "reduce SUM f32 x10  R0 b10+0, R1 b20+0, R2 b30+0 -> result 7+8256\n"
+                          "reduce SUM f32 x10  R0 b10+40, R1 b20+40, R2 b30+40 -> result 7+8296\n");
+        room.entries[0][0].destination = room.entries[1][0].destination = room.entries[2][0].destination =
+                DESTINATION_DEVICE;
+        room.signature.kind = KIND_BROADCAST;
+        room.signature.op = OP_UNSPECIFIED;
+        room.signature.n_entries = 1;
+        room.signature.root = 2;
+        check_plan(&room, "one_device order=rank CPU:1: 1 step, 1 chunk of 4 KiB, moves 80 bytes\n"
+                          "copy f32 x10  R2 b30+0 -> result 7+8256\n");
+}
+END_TEST
+
+START_TEST(P14_entries_may_not_overlap_in_a_slot) {
+        static struct meeting_room room;
+        static struct error err;
+        struct planner *planner;
+        struct plan plan;
+        plan_init(&plan);
+        ck_assert_int_eq(planner_new(&planner, 1, CHUNK_BYTES), 0);
+        room_init(&room, KIND_BATCH_REDUCE, 2, 2);
+        for (uint32_t e = 0; e < 2; e++) {
+                room_set_value(&room, e, DTYPE_F32, 10);
+                for (uint32_t i = 0; i < 2; i++)
+                        room_set_places(&room, i, e, at(1 + i, 40 * e), at(0, 0));
+                room_set_object(&room, e, 36 * e);
+        }
+        ck_assert_int_eq(room_plan(&room, planner, &plan, &err), STATUS_INVALID);
+        ck_assert_int_eq(err.field, FIELD_OVERLAP);
+        ck_assert_ptr_nonnull(strstr(err.detail, "bytes 0..39 of a slot of the result object 7"));
+        ck_assert_ptr_nonnull(strstr(err.detail, "bytes 36..75 of a slot of the result object 7"));
+        planner_free(planner);
+        plan_deinit(&plan);
+}
+END_TEST
+
 START_TEST(nothing_to_do_is_an_empty_plan) {
         static const char empty[] =
                 "one_device order=rank CPU:0: 0 steps, 0 chunks of 4 KiB, moves 0 bytes\n";
@@ -600,5 +665,7 @@ UNIT_MAIN("planner", 60, P14_overlaps_are_refused_and_nothing_else,
         P10_a_reduction_reads_in_rank_order, a_batch_has_a_step_for_each_entry_that_somebody_receives,
         a_broadcast_copies_to_all_but_the_root_itself, P12_a_mean_of_integers_says_where_it_goes,
         D12_weights_stand_in_the_plan, D12_a_mean_of_nothing_is_refused, D11_checks_stand_in_the_plan,
-        nothing_to_do_is_an_empty_plan, what_no_algorithm_does_is_unsupported,
-        short_memory_is_said_and_survived, after_the_first_time_nothing_is_allocated)
+        P14_a_result_object_is_written_once_in_its_slot_and_on_its_device,
+        P14_entries_may_not_overlap_in_a_slot, nothing_to_do_is_an_empty_plan,
+        what_no_algorithm_does_is_unsupported, short_memory_is_said_and_survived,
+        after_the_first_time_nothing_is_allocated)

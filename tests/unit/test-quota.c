@@ -151,12 +151,13 @@ START_TEST(names_and_limits_are_those_of_the_config) {
                 uint64_t limit;
         } cases[] = { { QUOTA_CONNECTIONS, "connections", 2 }, { QUOTA_DESCRIPTORS, "descriptors", 10 },
                 { QUOTA_MAPPED_BYTES, "mapped-bytes", 1 << 20 }, { QUOTA_PENDING, "pending", 3 },
-                { QUOTA_GROUPS, "groups", 1 }, { QUOTA_RECORDER_BYTES, "recorder-bytes", 100 } };
+                { QUOTA_GROUPS, "groups", 1 }, { QUOTA_RECORDER_BYTES, "recorder-bytes", 100 },
+                { QUOTA_RESULT_BYTES, "result-bytes", 0 } };
         struct quotas *q = make();
         ck_assert_uint_eq(ARRAY_SIZE(cases), N_QUOTA);
         for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
                 ck_assert_str_eq(quota_name(cases[i].quota), cases[i].name);
-                ck_assert_uint_eq(quota_limit(q, cases[i].quota), cases[i].limit);
+                ck_assert_uint_eq(quota_limit(q, 1000, cases[i].quota), cases[i].limit);
         }
         quotas_free(q);
 }

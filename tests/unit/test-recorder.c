@@ -15,6 +15,8 @@
 
 #define UID 1000
 
+static const struct viewer own = { .uid = UID };
+
 static struct quotas *quotas;
 static struct recorder *recorder;
 
@@ -50,7 +52,7 @@ static void add_many(struct made *made, uint64_t first, uint64_t n) {
 }
 
 static struct recording *find(const char *group) {
-        return recorder_find(recorder, UID, "dp", group);
+        return recorder_find(recorder, &(struct viewer){ .uid = UID }, "dp", group);
 }
 
 /* How many records there are; they must be numbered without a hole up to `last`, and `dropped` fits. */
@@ -184,7 +186,9 @@ START_TEST(a_user_at_its_limit_loses_its_oldest_and_others_do_not_notice) {
         ck_assert_uint_gt(n_b, 900);
         ck_assert(is_shortened(find("a")));
         ck_assert(is_shortened(find("b")));
-        ck_assert_uint_eq(count_records(recorder_find(recorder, 2000, "dp", "c"), 1999), 2000);
+        ck_assert_uint_eq(
+                count_records(recorder_find(recorder, &(struct viewer){ .uid = 2000 }, "dp", "c"), 1999),
+                2000);
         close_recorder();
         made_free(a);
         made_free(b);
@@ -295,7 +299,7 @@ START_TEST(ended_groups_are_listed) {
         struct made *a = made_new(1, UID, "a", 2), *b = made_new(2, UID, "b", 3);
         struct row_group row;
         open_recorder(64 * KIB * KIB);
-        ck_assert_ptr_null(recorder_next_ended(recorder, NULL, 0, &row));
+        ck_assert_ptr_null(recorder_next_ended(recorder, &own, NULL, 0, &row));
         b->group.epoch = 4;
         add_many(a, 0, 3);
         add_many(b, 0, 5);
@@ -304,7 +308,7 @@ START_TEST(ended_groups_are_listed) {
         recorder_end_group(recorder, 2, 10 * MS);
         recorder_end_group(recorder, 1, 11 * MS);
         recorder_end_group(recorder, 99, 11 * MS); /* never recorded */
-        struct recording *rec = recorder_next_ended(recorder, NULL, 30 * MS, &row);
+        struct recording *rec = recorder_next_ended(recorder, &own, NULL, 30 * MS, &row);
         ck_assert_str_eq(row.group, "b");
         ck_assert_str_eq(row.job, "dp");
         ck_assert_uint_eq(row.uid, UID);
@@ -315,9 +319,9 @@ START_TEST(ended_groups_are_listed) {
         ck_assert_uint_eq(row.age_ns, 20 * MS);
         ck_assert_uint_eq(row.last_done_age_ns, 21 * MS);
         ck_assert(row.ended);
-        rec = recorder_next_ended(recorder, rec, 30 * MS, &row);
+        rec = recorder_next_ended(recorder, &own, rec, 30 * MS, &row);
         ck_assert_str_eq(row.group, "a");
-        ck_assert_ptr_null(recorder_next_ended(recorder, rec, 30 * MS, &row));
+        ck_assert_ptr_null(recorder_next_ended(recorder, &own, rec, 30 * MS, &row));
         close_recorder();
         made_free(a);
         made_free(b);
@@ -334,8 +338,9 @@ static void add_ended(uint64_t id, uint32_t uid, const char *name) {
 static uint32_t count_ended_groups(uint32_t uid, const char *first) {
         struct row_group row;
         uint32_t n = 0;
-        for (struct recording *rec = NULL; (rec = recorder_next_ended(recorder, rec, 0, &row));)
-                if (row.uid == uid && n++ == 0)
+        const struct viewer viewer = { .uid = uid };
+        for (struct recording *rec = NULL; (rec = recorder_next_ended(recorder, &viewer, rec, 0, &row));)
+                if (n++ == 0)
                         ck_assert_str_eq(row.group, first);
         return n;
 }
@@ -394,9 +399,9 @@ START_TEST(the_newest_of_a_name_is_found) {
         cursor = 0;
         ck_assert(recording_next(find("train"), &cursor, 0, &row));
         ck_assert_uint_eq(row.n_arrivals, 3);
-        ck_assert_ptr_null(recorder_find(recorder, 2000, "dp", "train"));
-        ck_assert_ptr_null(recorder_find(recorder, UID, "other", "train"));
-        ck_assert_ptr_null(recorder_find(recorder, UID, "dp", "trai"));
+        ck_assert_ptr_null(recorder_find(recorder, &(struct viewer){ .uid = 2000 }, "dp", "train"));
+        ck_assert_ptr_null(recorder_find(recorder, &(struct viewer){ .uid = UID }, "other", "train"));
+        ck_assert_ptr_null(recorder_find(recorder, &(struct viewer){ .uid = UID }, "dp", "trai"));
         close_recorder();
         made_free(old);
         made_free(new);

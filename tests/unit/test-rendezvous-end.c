@@ -350,7 +350,8 @@ START_TEST(shrink_compares_the_rest_whoever_was_compared_with_before) {
                 { OP_MAX, OP_SUM, OP_MAX, OP_MAX, OP_MAX }, { OP_SUM, OP_MAX, OP_MIN, OP_MAX, OP_MAX },
                 { OP_SUM, OP_SUM, OP_SUM, OP_MAX, OP_SUM } };
         for (size_t i = 0; i < ARRAY_SIZE(ops); i++)
-                for (uint32_t lost = 0; lost < 1u << 4; lost++) { /* a set of the ranks 0 to 3; R4 comes last */
+                for (uint32_t lost = 0; lost < 1u << 4;
+                        lost++) { /* a set of the ranks 0 to 3; R4 comes last */
                         struct room room;
                         room_open(&room);
                         struct group *g = room_form(&room, 5, ON_DEATH_SHRINK);

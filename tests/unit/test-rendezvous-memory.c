@@ -106,6 +106,8 @@ static void drain(struct room *room, struct tally *tally) {
         end_all(room, tally);
         while (room_take_group(&room->out.formed))
                 ;
+        while ((link = list_take_first(&room->out.answered)))
+                rendezvous_reform_free(room->r, list_entry(link, struct reform, outcome_link));
         while ((g = room_take_group(&room->out.unformed)))
                 rendezvous_forget(room->r, g);
         while ((link = list_take_first(&room->out.struck))) {
@@ -177,6 +179,31 @@ static void try_rounds(struct room *room, struct group *g, struct tally *tally) 
         try_submit(room, g, 1, "waits for R2", tally);
 }
 
+/* Calls of all who are alive, and a newcomer for the rank of the dead; what memory fails is tried again. */
+static void try_reform(struct room *room, const struct group *g, struct tally *tally) {
+        uint32_t n = rankset_count(&g->alive);
+        for (uint32_t i = 0; i < 2 * n; i++) {
+                const struct member *m = &g->members[i % n];
+                const struct reform_ask ask = { .session = m->session,
+                        .membership = m->id,
+                        .kind = i % 3 ? REFORM_REJOIN : REFORM_SHRINK,
+                        .timeout_ns = 1 };
+                enum status status = rendezvous_reform(room->r, &ask, room->now_ns, &room->out, &room->err);
+                tally->is_wrong |= status != STATUS_OK && status != STATUS_NO_MEMORY &&
+                                   status != STATUS_ALREADY_PENDING && status != STATUS_REPLICA_LOST;
+                struct join join = room_ask(g->name, 3, 2);
+                join.session = 200 + i;
+                join.ask.on_death = g->on_death;
+                join.ask.join_timeout_ns = 5;
+                try_join(room, join, tally);
+                if (i == n)
+                        room_wait(room, 1);
+                drain(room, tally);
+        }
+        room_wait(room, 5);
+        drain(room, tally);
+}
+
 /* Everything that asks for memory, in two groups that end each in its own way. */
 static void play(struct room *room, struct tally *tally) {
         struct group *g = try_form(room, "shrinks", ON_DEATH_SHRINK, tally);
@@ -187,7 +214,11 @@ static void play(struct room *room, struct tally *tally) {
         g = try_form(room, "fails", ON_DEATH_FAIL, tally);
         if (g)
                 try_rounds(room, g, tally);
-        for (uint64_t session = 100; session < 103; session++) {
+        rendezvous_lose(room->r, 102, LOSS_DIED, "", room->now_ns, &room->out);
+        drain(room, tally);
+        if (g && g->state == GROUP_FAILED)
+                try_reform(room, g, tally);
+        for (uint64_t session = 100; session < 210; session++) {
                 rendezvous_lose(room->r, session, LOSS_DIED, "", room->now_ns, &room->out);
                 drain(room, tally);
         }

@@ -41,6 +41,8 @@ START_TEST(agrees_with_the_model_over_random_sequences) {
                         (unsigned long long)counts.n_told[told[i]]);
         ck_assert(counts.n_sealed > 1000 && counts.n_struck > 100 && counts.n_ejected > 100 &&
                   counts.n_over > 100);
+        ck_assert_msg(counts.n_epochs > 1000 && counts.n_answered > 1000, "%llu epochs, %llu answers",
+                (unsigned long long)counts.n_epochs, (unsigned long long)counts.n_answered);
 }
 END_TEST
 

@@ -51,6 +51,8 @@ START_TEST(A1_a_timeout_names_the_missing_and_the_late_one_hears_why) {
         ck_assert_int_eq(room.err.cause, STATUS_TIMEOUT);
         ck_assert_int_eq(room.err.rank, 1);
         ck_assert_uint_eq(room.err.age_ns, S);
+        ck_assert_uint_eq(room.err.missing.words[0], 8);
+        room_says(&room.err, "R1 had waited as long as its limit allows, for R3.");
         ck_assert_uint_eq(g->n_debts, 0);
         room_round(&room, g, "grad/7"); /* P7 */
         room_close(&room);

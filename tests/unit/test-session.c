@@ -1,10 +1,15 @@
 /* A connection over a socketpair: packets, queueing, death, lingering, the page. */
 #include <errno.h>
+#include <pthread.h>
+#include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include "base/clock.h"
@@ -282,9 +287,103 @@ START_TEST(P9_the_status_page_is_sealed_and_says_what_was_set) {
 }
 END_TEST
 
+/* --- P9: the page, read by another thread over tuttid's own mapping (two mappings would hide a race) --- */
+
+#define PAGE_ROUNDS 50000
+#define PAGE_SLOT   3
+
+struct readers_view {
+        const struct page_slot *slot;
+        _Atomic uint64_t n_looks, n_done; /* of the reader */
+        _Atomic bool is_over;
+        uint64_t outputs[PAGE_ROUNDS]; /* plain, as a client's memory is */
+        const char *_Atomic wrong;
+};
+
+/* Where this process has mapped the memfd behind `fd`. */
+static const struct page_slot *find_mapping(int fd) {
+        struct stat st;
+        char line[512];
+        const struct page_slot *page = NULL;
+        ck_assert_int_eq(fstat(fd, &st), 0);
+        FILE *f = fopen("/proc/self/maps", "re");
+        ck_assert_ptr_nonnull(f);
+        while (fgets(line, sizeof(line), f)) {
+                unsigned long begin = 0, inode = 0;
+                if (sscanf(line, "%lx-%*x %*s %*x %*s %lu", &begin, &inode) == 2 && inode == st.st_ino)
+                        page = (const struct page_slot *)begin;
+        }
+        fclose(f);
+        ck_assert_ptr_nonnull(page);
+        return page;
+}
+
+static uint64_t output_of(uint64_t round) {
+        return round * 7 + 1;
+}
+
+/* As a client reads it: request, then state, then collective. */
+static void look(struct readers_view *v) {
+        uint64_t request = atomic_load_explicit(&v->slot->request, memory_order_acquire);
+        uint32_t state = atomic_load_explicit(&v->slot->state, memory_order_acquire);
+        uint64_t collective = atomic_load_explicit(&v->slot->collective, memory_order_acquire);
+        uint64_t again = atomic_load_explicit(&v->slot->request, memory_order_acquire);
+        uint64_t round = request / STATUS_PAGE_SLOTS;
+        if (request == 0 || state == PAGE_FREE || again != request)
+                return;
+        if (collective != round)
+                atomic_store(&v->wrong, "a state was seen with another request's collective");
+        if (state != PAGE_DONE)
+                return;
+        if (v->outputs[round] != output_of(round))
+                atomic_store(&v->wrong, "done was seen before the output");
+        atomic_fetch_add(&v->n_done, 1);
+}
+
+static void *look_on(void *data) {
+        struct readers_view *v = data;
+        while (!atomic_load(&v->is_over)) {
+                look(v);
+                atomic_fetch_add(&v->n_looks, 1);
+        }
+        return NULL;
+}
+
+/* The same slot for one request after another; now and then the reader is waited for. */
+static void publish(struct fixture *f, struct readers_view *v) {
+        for (uint64_t round = 1; round < PAGE_ROUNDS; round++) {
+                uint64_t request = round * STATUS_PAGE_SLOTS + PAGE_SLOT, n = atomic_load(&v->n_looks);
+                session_set_page(f->session, request, round, PAGE_BEGUN);
+                v->outputs[round] = output_of(round);
+                session_set_page(f->session, request, round, PAGE_DONE);
+                while (round % 256 == 0 && atomic_load(&v->n_looks) < n + 2)
+                        sched_yield();
+        }
+}
+
+START_TEST(P9_done_is_never_seen_before_the_output_nor_of_another_request) {
+        static struct readers_view v;
+        struct fixture f;
+        pthread_t reader;
+        int fd;
+        set_up(&f);
+        ck_assert_int_eq(session_make_page(f.session, &fd), 0);
+        v.slot = find_mapping(fd) + PAGE_SLOT;
+        ck_assert_int_eq(pthread_create(&reader, NULL, look_on, &v), 0);
+        publish(&f, &v);
+        atomic_store(&v.is_over, true);
+        pthread_join(reader, NULL);
+        ck_assert_msg(!atomic_load(&v.wrong), "%s", atomic_load(&v.wrong));
+        ck_assert_uint_gt(atomic_load(&v.n_done), 0);
+        close(fd);
+        tear_down(&f);
+}
+END_TEST
+
 UNIT_MAIN("session", 10, it_knows_its_peer, packets_come_in_order_and_reading_can_pause,
         G12_replies_queue_while_the_peer_is_slow_and_arrive_whole, a_peer_that_reads_nothing_meets_a_limit,
         an_end_of_file_lingers_before_it_counts, an_end_of_file_after_a_goodbye_counts_at_once,
         C2_death_is_seen_by_pidfd_though_the_socket_stays_open,
         P18_connections_are_charged_and_the_limit_is_named,
-        P9_the_status_page_is_sealed_and_says_what_was_set)
+        P9_the_status_page_is_sealed_and_says_what_was_set,
+        P9_done_is_never_seen_before_the_output_nor_of_another_request)

@@ -1,37 +1,8 @@
-/* What a half must keep by itself, and what halves must agree on. The mutation test of P4 is at the end:
- * every field that is compared is changed in one half, and found. */
-#include "model/signature.h"
+/* What a half must keep by itself. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include "unit.h"
-
-#define WORLD 4
-
-/* A half of R1 in a world of four. */
-struct half {
-        struct signature signature;
-        struct entry entries[3];
-};
-
-static struct entry plain_entry(void) {
-        return (struct entry){ .dtype = DTYPE_F32,
-                .destination = DESTINATION_ALL,
-                .n_dims = 2,
-                .shape = { 1024, 10 },
-                .input = { .buffer = 1 },
-                .output = { .buffer = 2 } };
-}
-
-static struct half half_of(enum kind kind) {
-        bool reduces = kind == KIND_REDUCE || kind == KIND_BATCH_REDUCE;
-        struct half h = { .signature = { .kind = kind,
-                                  .op = reduces ? OP_SUM : OP_UNSPECIFIED,
-                                  .n_entries = kind == KIND_BATCH_REDUCE ? 3 : kind != KIND_BARRIER } };
-        for (size_t i = 0; i < ARRAY_SIZE(h.entries); i++)
-                h.entries[i] = plain_entry();
-        return h;
-}
+#include "half.h"
 
 static void check_ok(const struct half *h) {
         struct error e;
@@ -300,14 +271,65 @@ START_TEST(an_output_dtype_is_the_inputs) {
 }
 END_TEST
 
-START_TEST(sparse_and_strided_values_are_not_done) {
-        struct half sparse = half_of(KIND_REDUCE), strided = half_of(KIND_REDUCE), out = half_of(KIND_REDUCE);
+START_TEST(sparse_values_are_not_done) {
+        struct half sparse = half_of(KIND_REDUCE);
         sparse.entries[0].layout = LAYOUT_SPARSE;
         check_refused(&sparse, STATUS_UNSUPPORTED, FIELD_LAYOUT, "sparse");
-        strided.entries[0].input.has_strides = true;
-        check_refused(&strided, STATUS_UNSUPPORTED, FIELD_STRIDES, "strided");
-        out.entries[0].output.has_strides = true;
-        check_refused(&out, STATUS_UNSUPPORTED, FIELD_STRIDES, "strided");
+}
+END_TEST
+
+/* A reduction of a value of this shape, with these strides of its output. */
+static struct half half_with_strides(uint32_t n_dims, const uint64_t *shape, const uint64_t *strides) {
+        struct half h = half_of(KIND_REDUCE);
+        h.entries[0].n_dims = n_dims;
+        memset(h.entries[0].shape, 0, sizeof(h.entries[0].shape));
+        memcpy(h.entries[0].shape, shape, n_dims * sizeof(*shape));
+        h.entries[0].output.n_strides = n_dims;
+        memcpy(h.entries[0].output.strides, strides, n_dims * sizeof(*strides));
+        return h;
+}
+
+#define DIMS(...) ((const uint64_t[]){ __VA_ARGS__ })
+
+START_TEST(P14_strides_leave_each_element_a_place_of_its_own) {
+        struct half h = half_with_strides(2, DIMS(3, 4), DIMS(10, 2));
+        check_ok(&h);
+        h = half_with_strides(2, DIMS(3, 4), DIMS(1, 3));
+        check_ok(&h);
+        h = half_with_strides(2, DIMS(3, 2), DIMS(2, 3)); /* 0 3 2 5 4 7: not nested, and none twice */
+        check_ok(&h);
+        h = half_with_strides(3, DIMS(1, 5, 1), DIMS(0, 2, 7));
+        check_ok(&h);
+        h = half_with_strides(2, DIMS(0, 5), DIMS(0, 0)); /* there are none */
+        check_ok(&h);
+
+        h = half_with_strides(2, DIMS(3, 4), DIMS(4, 0));
+        check_refused(
+                &h, STATUS_INVALID, FIELD_STRIDES, "the output has stride 0 in dimension 1, which has 4");
+        h = half_with_strides(2, DIMS(3, 4), DIMS(3, 1));
+        check_refused(&h, STATUS_INVALID, FIELD_STRIDES,
+                "elements of the output share memory: stride 3 of dimension 0 does not go beyond what "
+                "dimension "
+                "1 (4 elements, stride 1)");
+        h = half_with_strides(3, DIMS(2, 2, 2), DIMS(2, 2, 1));
+        check_refused(&h, STATUS_INVALID, FIELD_STRIDES, "share memory");
+        h.entries[0].input = h.entries[0].output;
+        check_refused(&h, STATUS_INVALID, FIELD_STRIDES, "elements of the input share memory");
+}
+END_TEST
+
+START_TEST(P14_strides_are_as_many_as_dimensions_and_can_be_counted) {
+        struct half h = half_with_strides(2, DIMS(3, 4), DIMS(4, 1));
+        for (uint32_t n = 1; n <= MAX_DIMS + 1; n++) {
+                h.entries[0].output.n_strides = n;
+                if (n != 2)
+                        check_refused(
+                                &h, STATUS_INVALID, FIELD_STRIDES, "has 2 dimensions and another number");
+        }
+        h = half_with_strides(2, DIMS(3, 4), DIMS(UINT64_MAX / 2, 1));
+        check_refused(&h, STATUS_LIMIT, FIELD_STRIDES, "63 bits");
+        h = half_with_strides(2, DIMS(3, 2), DIMS(UINT64_C(1) << 62, UINT64_C(1) << 62));
+        check_refused(&h, STATUS_LIMIT, FIELD_STRIDES, "63 bits");
 }
 END_TEST
 
@@ -365,9 +387,36 @@ START_TEST(destinations_are_named_and_inside_the_world) {
         check_refused(
                 &h, STATUS_INVALID, FIELD_DESTINATIONS, "R4 is outside the world of 4; its ranks are 0 to 3");
         e->destination = DESTINATION_DEVICE;
-        check_refused(&h, STATUS_UNSUPPORTED, FIELD_DESTINATIONS, "devices");
-        e->destination = DESTINATION_SAME;
-        check_refused(&h, STATUS_UNSUPPORTED, FIELD_DESTINATIONS, "devices");
+        check_refused(&h, STATUS_INVALID, FIELD_DESTINATIONS, "name one as the output");
+}
+END_TEST
+
+START_TEST(a_result_object_is_for_outputs_to_all_and_to_devices) {
+        struct half h = half_of(KIND_REDUCE);
+        struct entry *e = &h.entries[0];
+        e->output.result = 5;
+        check_refused(&h, STATUS_INVALID, FIELD_BUFFER, "a buffer and a result object");
+        e->output.buffer = 0;
+        check_ok(&h);
+        e->destination = DESTINATION_DEVICE;
+        check_ok(&h);
+        e->destination = DESTINATION_RANK;
+        check_refused(&h, STATUS_INVALID, FIELD_DESTINATIONS, "seen by every member");
+        e->destination = DESTINATION_ALL;
+        e->input.result = 5;
+        check_refused(&h, STATUS_INVALID, FIELD_BUFFER, "the input is a result object");
+}
+END_TEST
+
+START_TEST(where_the_value_lives_is_its_input) {
+        struct half h = half_of(KIND_REDUCE);
+        h.entries[0].destination = DESTINATION_SAME;
+        check_refused(&h, STATUS_INVALID, FIELD_DESTINATIONS, "leave the output out");
+        h.entries[0].output.buffer = 0;
+        check_ok(&h);
+        struct half b = half_of(KIND_BROADCAST);
+        b.entries[0].destination = DESTINATION_SAME;
+        check_refused(&b, STATUS_INVALID, FIELD_DESTINATIONS, "a broadcast has an input at its root alone");
 }
 END_TEST
 
@@ -444,188 +493,6 @@ START_TEST(bytes_are_summed_and_saturate) {
 }
 END_TEST
 
-/* --- two halves --- */
-
-static struct sip digest_of(const struct half *h) {
-        static const uint64_t seed[2] = { 1, 2 };
-        struct sip digest;
-        sip_begin(&digest, seed);
-        for (uint32_t i = 0; i < h->signature.n_entries; i++) /* in slices, as it is done */
-                entries_digest(&h->entries[i], 1, &digest);
-        return digest;
-}
-
-/* The digests say of the entries what the comparison says. */
-static void check_digests(const struct half *a, const struct half *b, enum field field) {
-        struct sip of_a = digest_of(a), of_b = digest_of(b);
-        bool is_of_head = signature_compare_heads(&a->signature, &b->signature) != FIELD_UNSPECIFIED;
-        if (!is_of_head)
-                ck_assert_int_eq(sip_is_equal(&of_a, &of_b), field == FIELD_UNSPECIFIED);
-}
-
-static void check_differ(const struct half *a, const struct half *b, enum field field, int32_t entry) {
-        int32_t found;
-        ck_assert_int_eq(
-                signature_compare(&a->signature, a->entries, &b->signature, b->entries, &found), field);
-        ck_assert_int_eq(found, entry);
-        ck_assert_int_eq(
-                signature_compare(&b->signature, b->entries, &a->signature, a->entries, &found), field);
-        ck_assert_int_eq(found, entry);
-        check_digests(a, b, field);
-}
-
-#define CHECK_CHANGE(member, value, field, entry)                                                            \
-        do {                                                                                                 \
-                struct half changed_ = base;                                                                 \
-                changed_.member = (value);                                                                   \
-                check_differ(&base, &changed_, (field), (entry));                                            \
-        } while (0)
-
-START_TEST(B1_B2_B5_B6_every_compared_field_is_found) {
-        struct half base = half_of(KIND_BATCH_REDUCE);
-        CHECK_CHANGE(signature.kind, KIND_REDUCE, FIELD_KIND, -1);
-        CHECK_CHANGE(signature.op, OP_MEAN, FIELD_OP, -1);
-        CHECK_CHANGE(signature.n_entries, 2, FIELD_BATCH_LENGTH, -1);
-        CHECK_CHANGE(signature.options.rounding, ROUNDING_FLOOR, FIELD_OPTIONS, -1);
-        CHECK_CHANGE(signature.options.has_weight, true, FIELD_OPTIONS, -1);
-        CHECK_CHANGE(signature.options.check_numerics, true, FIELD_OPTIONS, -1);
-        CHECK_CHANGE(signature.options.check_overflow, true, FIELD_OPTIONS, -1);
-        CHECK_CHANGE(signature.options.reproducible, true, FIELD_OPTIONS, -1);
-        CHECK_CHANGE(signature.options.implementation, IMPLEMENTATION_RING, FIELD_OPTIONS, -1);
-        CHECK_CHANGE(signature.options.has_algorithm, true, FIELD_OPTIONS, -1);
-        CHECK_CHANGE(signature.options.has_packing, true, FIELD_OPTIONS, -1);
-        CHECK_CHANGE(entries[0].dtype, DTYPE_BF16, FIELD_DTYPE, 0);
-        CHECK_CHANGE(entries[1].output_dtype, DTYPE_F64, FIELD_OUTPUT_DTYPE, 1);
-        CHECK_CHANGE(entries[2].layout, LAYOUT_SPARSE, FIELD_LAYOUT, 2);
-        CHECK_CHANGE(entries[2].n_dims, 1, FIELD_SHAPE, 2);
-        CHECK_CHANGE(entries[2].shape[1], 11, FIELD_SHAPE, 2);
-        CHECK_CHANGE(entries[0].destination, DESTINATION_RANK, FIELD_DESTINATIONS, 0);
-        base = half_of(KIND_BROADCAST);
-        CHECK_CHANGE(signature.root, 1, FIELD_ROOT, -1);
-}
-END_TEST
-
-START_TEST(what_is_each_replicas_own_is_not_compared) {
-        struct half base = half_of(KIND_BATCH_REDUCE);
-        CHECK_CHANGE(signature.root, 3, FIELD_UNSPECIFIED, -1);
-        CHECK_CHANGE(signature.options.weight, 0.5, FIELD_UNSPECIFIED, -1);
-        CHECK_CHANGE(signature.options.priority, 9, FIELD_UNSPECIFIED, -1);
-        CHECK_CHANGE(signature.options.implementation, IMPLEMENTATION_AUTO, FIELD_UNSPECIFIED, -1);
-        CHECK_CHANGE(entries[0].output_dtype, DTYPE_F32, FIELD_UNSPECIFIED, -1);
-        CHECK_CHANGE(entries[0].input.buffer, 99, FIELD_UNSPECIFIED, -1);
-        CHECK_CHANGE(entries[0].output.buffer, 0, FIELD_UNSPECIFIED, -1);
-        CHECK_CHANGE(entries[0].input.offset_bytes, 64, FIELD_UNSPECIFIED, -1);
-        CHECK_CHANGE(entries[0].input.has_strides, true, FIELD_UNSPECIFIED, -1);
-        CHECK_CHANGE(entries[0].destination_rank, 2, FIELD_UNSPECIFIED, -1);
-        CHECK_CHANGE(entries[0].shape[7], 2, FIELD_UNSPECIFIED, -1);
-}
-END_TEST
-
-START_TEST(the_first_difference_in_order_is_told) {
-        struct half a = half_of(KIND_BATCH_REDUCE), b = half_of(KIND_BATCH_REDUCE);
-        b.entries[2].dtype = DTYPE_F64;
-        check_differ(&a, &b, FIELD_DTYPE, 2);
-        b.entries[1].shape[0] = 5;
-        check_differ(&a, &b, FIELD_SHAPE, 1);
-        b.entries[1].dtype = DTYPE_U8;
-        check_differ(&a, &b, FIELD_DTYPE, 1);
-        b.signature.n_entries = 2;
-        check_differ(&a, &b, FIELD_BATCH_LENGTH, -1);
-        b.signature.options.reproducible = true;
-        check_differ(&a, &b, FIELD_OPTIONS, -1);
-        b.signature.op = OP_MIN;
-        check_differ(&a, &b, FIELD_OP, -1);
-        b.signature.kind = KIND_BARRIER;
-        check_differ(&a, &b, FIELD_KIND, -1);
-}
-END_TEST
-
-START_TEST(destinations_are_compared_as_sets) {
-        struct half a = half_of(KIND_REDUCE), b = half_of(KIND_REDUCE);
-        a.entries[0].destination = b.entries[0].destination = DESTINATION_RANKS;
-        rankset_add(&a.entries[0].destination_ranks, 1);
-        rankset_add(&b.entries[0].destination_ranks, 2);
-        check_differ(&a, &b, FIELD_DESTINATIONS, 0);
-        b.entries[0].destination_ranks = a.entries[0].destination_ranks;
-        check_differ(&a, &b, FIELD_UNSPECIFIED, -1);
-        b.entries[0].destination = DESTINATION_RANK; /* one rank is the set of this rank */
-        b.entries[0].destination_rank = 1;
-        check_differ(&a, &b, FIELD_UNSPECIFIED, -1);
-        b.entries[0].destination_rank = 2;
-        check_differ(&a, &b, FIELD_DESTINATIONS, 0);
-        a.entries[0].destination = DESTINATION_RANK;
-        a.entries[0].destination_rank = UINT32_MAX;
-        check_differ(&a, &b, FIELD_DESTINATIONS, 0);
-}
-END_TEST
-
-START_TEST(D13_zero_elements_on_one_is_a_mismatch) {
-        struct half a = half_of(KIND_REDUCE), b = half_of(KIND_REDUCE);
-        b.entries[0].shape[0] = 0;
-        check_differ(&a, &b, FIELD_SHAPE, 0);
-}
-END_TEST
-
-/* --- for people --- */
-
-static void check_print(const struct half *h, enum field field, int32_t entry, const char *expected) {
-        char buf[256];
-        struct text t;
-        text_init(&t, buf, sizeof(buf));
-        signature_print_field(&h->signature, h->entries, field, entry, &t);
-        ck_assert_str_eq(buf, expected);
-}
-
-START_TEST(B3_B4_fields_are_printed_as_values_never_as_byte_counts) {
-        struct half h = half_of(KIND_BATCH_REDUCE);
-        check_print(&h, FIELD_KIND, -1, "batch_reduce");
-        check_print(&h, FIELD_OP, -1, "SUM");
-        check_print(&h, FIELD_ROOT, -1, "root 0");
-        check_print(&h, FIELD_BATCH_LENGTH, -1, "3 entries");
-        check_print(&h, FIELD_OPTIONS, -1, "default options");
-        check_print(&h, FIELD_SHAPE, 0, "f32[1024,10]");
-        check_print(&h, FIELD_DTYPE, 2, "f32[1024,10]");
-        check_print(&h, FIELD_OUTPUT_DTYPE, 0, "f32");
-        check_print(&h, FIELD_LAYOUT, 0, "dense");
-        check_print(&h, FIELD_DESTINATIONS, 0, "all");
-        check_print(&h, FIELD_SHAPE, 3, "3 entries"); /* no such entry here */
-        h.signature.options = (struct options){ .rounding = ROUNDING_FLOOR,
-                .implementation = IMPLEMENTATION_RING,
-                .has_weight = true,
-                .reproducible = true };
-        check_print(&h, FIELD_OPTIONS, -1, "rounding=floor implementation=RING weight reproducible");
-        h.signature.options = (struct options){ .has_packing = true };
-        check_print(&h, FIELD_OPTIONS, -1, "packing");
-        h.signature.n_entries = 1;
-        check_print(&h, FIELD_BATCH_LENGTH, -1, "1 entry");
-        h.entries[0].layout = LAYOUT_SPARSE;
-        check_print(&h, FIELD_LAYOUT, 0, "sparse");
-        h.entries[0].n_dims = 0;
-        check_print(&h, FIELD_SHAPE, 0, "f32[]");
-        h.entries[0].n_dims = MAX_DIMS + 1;
-        check_print(&h, FIELD_SHAPE, 0, "f32[1024,10,0,0,0,0,0,0,...]");
-}
-END_TEST
-
-START_TEST(destinations_are_printed_as_ranks) {
-        struct half h = half_of(KIND_REDUCE);
-        struct entry *e = &h.entries[0];
-        e->destination = DESTINATION_RANK;
-        e->destination_rank = 2;
-        check_print(&h, FIELD_DESTINATIONS, 0, "R2");
-        e->destination = DESTINATION_RANKS;
-        rankset_add(&e->destination_ranks, 0);
-        rankset_add(&e->destination_ranks, 2);
-        check_print(&h, FIELD_DESTINATIONS, 0, "R0 R2");
-        e->destination = DESTINATION_UNSPECIFIED;
-        check_print(&h, FIELD_DESTINATIONS, 0, "unspecified");
-        e->destination = DESTINATION_DEVICE;
-        check_print(&h, FIELD_DESTINATIONS, 0, "a device");
-        e->destination = DESTINATION_SAME;
-        check_print(&h, FIELD_DESTINATIONS, 0, "where the value lives");
-}
-END_TEST
-
 UNIT_MAIN("signature", 10, the_four_kinds_are_taken, other_kinds_are_not_done, D18_there_is_no_default_op,
         D3_ops_that_are_not_done_are_refused_with_the_list, broadcast_and_barrier_take_no_op,
         a_root_is_inside_the_world, options_that_are_not_done_are_refused,
@@ -633,12 +500,11 @@ UNIT_MAIN("signature", 10, the_four_kinds_are_taken, other_kinds_are_not_done, D
         D3_dtypes_that_are_not_done_are_refused_with_the_list,
         D9_mean_of_integers_needs_a_rounding_or_a_float_output,
         P15_a_rounding_is_for_the_mean_of_integers_alone, D12_weights_are_for_sums_and_means_of_floats,
-        checks_may_be_asked_for_with_everything, an_output_dtype_is_the_inputs,
-        sparse_and_strided_values_are_not_done, O3_shapes_have_8_dimensions_and_count_below_2_to_the_63,
-        D13_zero_elements_are_a_value_like_any, destinations_are_named_and_inside_the_world,
-        a_reduction_needs_an_input_everywhere_and_an_output_where_it_goes,
+        checks_may_be_asked_for_with_everything, an_output_dtype_is_the_inputs, sparse_values_are_not_done,
+        P14_strides_leave_each_element_a_place_of_its_own,
+        P14_strides_are_as_many_as_dimensions_and_can_be_counted,
+        O3_shapes_have_8_dimensions_and_count_below_2_to_the_63, D13_zero_elements_are_a_value_like_any,
+        destinations_are_named_and_inside_the_world, a_result_object_is_for_outputs_to_all_and_to_devices,
+        where_the_value_lives_is_its_input, a_reduction_needs_an_input_everywhere_and_an_output_where_it_goes,
         a_broadcast_needs_the_roots_input_and_the_others_output, refusals_of_a_batch_name_the_entry,
-        who_reads_and_who_receives, bytes_are_summed_and_saturate, B1_B2_B5_B6_every_compared_field_is_found,
-        what_is_each_replicas_own_is_not_compared, the_first_difference_in_order_is_told,
-        destinations_are_compared_as_sets, D13_zero_elements_on_one_is_a_mismatch,
-        B3_B4_fields_are_printed_as_values_never_as_byte_counts, destinations_are_printed_as_ranks)
+        who_reads_and_who_receives, bytes_are_summed_and_saturate)

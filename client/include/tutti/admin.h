@@ -2,8 +2,11 @@
  *
  * SPDX-License-Identifier: Apache-2.0
  *
- * An answer is a list of rows, as tuttid sent them. Another user's groups are not in it. Times are in ns,
- * ages count back from the answer. Strings are never NULL and live as long as the answer. */
+ * An answer is a list of rows, as tuttid sent them. Another user's groups are not in it, unless an admin asks
+ * for them (tutti_admin_set_user); nor are groups with a job secret, unless this connection has shown it: by
+ * joining with it, or in TUTTI_JOB_SECRET when it was opened. Times are in ns, ages count back from the answer
+ * (those of records all from the moment of the question). Strings are never NULL and live as long as the
+ * answer. */
 #ifndef TUTTI_ADMIN_H
 #define TUTTI_ADMIN_H
 
@@ -15,11 +18,11 @@ extern "C" {
 
 enum tutti_admin_what {
         TUTTI_ADMIN_STATUS =
-                1,          /* DAEMON, DEVICE, FALLBACK, GROUP, PENDING (oldest first, at most 16 a group) */
+                1, /* DAEMON, DEVICE, FALLBACK, GROUP, PENDING (oldest first, at most 16 a group), RESULT */
         TUTTI_ADMIN_GROUPS, /* GROUP (also ended ones whose record is kept), MEMBER */
         TUTTI_ADMIN_STATS,  /* DAEMON, STATS, MEMBER */
         TUTTI_ADMIN_DUMP,   /* RECORD, oldest first; needs job and group */
-        TUTTI_ADMIN_QUOTA   /* QUOTA */
+        TUTTI_ADMIN_QUOTA   /* QUOTA, the asker's first; of an admin then everybody's, at most 256 users */
 };
 
 enum tutti_kind {
@@ -44,7 +47,8 @@ enum tutti_row_type {
         TUTTI_ROW_STATS,
         TUTTI_ROW_RECORD,
         TUTTI_ROW_FALLBACK,
-        TUTTI_ROW_QUOTA
+        TUTTI_ROW_QUOTA,
+        TUTTI_ROW_RESULT
 };
 
 struct tutti_row_daemon {
@@ -69,6 +73,8 @@ struct tutti_row_group {
         uint64_t epoch, n_done, n_failed, bytes, age_ns, last_done_age_ns;
         int forming, failed, ended, stalled;
         enum tutti_on_death on_death;
+        uint32_t n_waiting;         /* members that wait for it to be formed anew */
+        struct tutti_ranks awaited; /* whom they wait for: who has not called, and ranks that nobody has */
 };
 
 struct tutti_row_member {
@@ -79,6 +85,8 @@ struct tutti_row_member {
         enum tutti_loss loss;
         uint64_t last_age_ns, n_submitted, n_last, n_joint, lateness_p50_ns, lateness_p99_ns, mapped_bytes,
                 lost_age_ns;
+        const char *waits; /* for the group to be formed anew, by "join", "rejoin" or "shrink"; else "" */
+        uint64_t waits_age_ns;
 };
 
 struct tutti_row_pending {
@@ -128,6 +136,21 @@ struct tutti_row_quota {
         uint64_t used, limit;
 };
 
+struct tutti_holder {
+        uint32_t rank, pid, n_slots; /* pid 0: not visible from tuttid */
+        enum tutti_process_state state;
+        uint64_t oldest_age_ns; /* of what it holds */
+};
+
+/* A result object of a group. */
+struct tutti_row_result {
+        const char *job, *group, *name, *device;
+        uint64_t size_bytes; /* of one slot */
+        uint32_t n_slots, n_free, n_attached;
+        uint32_t n_holders; /* who holds longest comes first; at most eight */
+        const struct tutti_holder *holders;
+};
+
 struct tutti_row {
         enum tutti_row_type type;
         union {
@@ -140,6 +163,7 @@ struct tutti_row {
                 struct tutti_row_record record;
                 struct tutti_row_fallback fallback;
                 struct tutti_row_quota quota;
+                struct tutti_row_result result;
         };
 };
 
@@ -152,6 +176,9 @@ struct tutti_answer {
  */
 TUTTI_API enum tutti_status tutti_admin_ask(struct tutti *t, enum tutti_admin_what what, const char *job,
         const char *group, struct tutti_answer **ret);
+/* From here on questions on this connection are about what this user has. tuttid lets admins (daemon.admins)
+ * ask about others: everybody else gets PERMISSION. Not while another thread asks. OK, INVALID. */
+TUTTI_API enum tutti_status tutti_admin_set_user(struct tutti *t, uint32_t uid);
 TUTTI_API void tutti_answer_free(struct tutti_answer *a);
 
 /* The socket path that tutti_open(NULL) would use, into `buf`; OK, LIMIT, NO_DAEMON (none exists; buf holds

@@ -111,7 +111,8 @@ enum tutti_op {
 enum tutti_access { TUTTI_INOUT = 0, TUTTI_IN, TUTTI_OUT };
 
 /* What happens to the others when a replica is lost. FAIL: every unsealed collective and every later one ends
- * with REPLICA_LOST. SHRINK: the group goes on without it; ranks never renumber. */
+ * with REPLICA_LOST, until the group is formed anew by tutti_rejoin or tutti_shrink. SHRINK: the group goes
+ * on without it. Ranks never renumber. */
 enum tutti_on_death { TUTTI_FAIL = 0, TUTTI_SHRINK };
 /* Whether MEAN divides by those who are left (CONTRIBUTORS) or as if those who left had brought zeros
  * (ZERO_FILL). */
@@ -120,6 +121,7 @@ enum tutti_on_leave { TUTTI_CONTRIBUTORS = 0, TUTTI_ZERO_FILL };
 struct tutti;        /* a connection to tuttid */
 struct tutti_group;  /* a membership of a group */
 struct tutti_buffer; /* memory shared with tuttid */
+struct tutti_object; /* a result object: memory of tuttid's that all members of a group read */
 struct tutti_work;   /* a collective under way */
 
 TUTTI_API const char *tutti_version(void);
@@ -246,7 +248,7 @@ struct tutti_join_args {
                                    0: none */
         enum tutti_on_death on_death;
         enum tutti_on_leave on_leave;
-        const char *secret; /* NULL: TUTTI_JOB_SECRET, else none */
+        const char *secret; /* NULL: TUTTI_JOB_SECRET, else none. Keeps out who does not know it */
 };
 
 #define TUTTI_JOIN(...)                                                                                      \
@@ -255,7 +257,12 @@ TUTTI_API void tutti_join_args_init(struct tutti_join_args *args);
 
 /* Takes a rank and returns when all ranks have. TIMEOUT names the missing; BUSY names the pid that holds the
  * rank; MISMATCH: another world size or policy; INVALID: job, rank or size neither given nor in the
- * environment; UNSUPPORTED: a world over several hosts. */
+ * environment; UNSUPPORTED: a world over several hosts.
+ *
+ * In a group that has been whole, a rank that was lost or has left may be taken by an ordinary join like
+ * this. It returns when the group is formed anew: all other ranks are held, and every member that was there
+ * has called tutti_rejoin. join_timeout ends this join alone (TIMEOUT naming whom it waited for); the rank is
+ * free again then. */
 TUTTI_API enum tutti_status tutti_join(
         struct tutti *t, const struct tutti_join_args *args, struct tutti_group **ret);
 
@@ -265,8 +272,31 @@ TUTTI_API enum tutti_status tutti_leave(struct tutti_group *g);
 /* Leaves unless that has been done, and frees the handle. NULL is fine. */
 TUTTI_API void tutti_group_free(struct tutti_group *g);
 
+/* Forms the group anew. Every member that is alive must call the same; the call returns when a new epoch has
+ * begun for all of them.
+ *
+ * tutti_rejoin waits for newcomers (tutti_join) in all ranks that were lost or have left, tutti_shrink goes
+ * on without these. World size and ranks stay as they are; who takes part is told by the result of each
+ * collective. In the new epoch, which tutti_epoch tells, collectives without a key are numbered from 0, and
+ * nobody is EXPIRED for what was missed before. What the old epoch has pending ends with REPLICA_LOST; what
+ * already runs ends as it would have. A submission made by another thread before this call returns may count
+ * in the old epoch: REPLICA_LOST. Also in a group that has lost nobody: a meeting that begins an epoch.
+ *
+ * `timeout` in s; 0: tuttid's join timeout (60 s). It ends this call alone, the others wait on, and the group
+ * is as it was: call again. While members wait, others may die or leave: then their ranks are free, and
+ * tutti_rejoin waits for those too, and tutti_shrink no longer for them.
+ *
+ * TIMEOUT names the members that did not call and the ranks that nobody took; MISMATCH: all have called, some
+ * for the one and some for the other (nobody was answered otherwise, the group is as it was);
+ * ALREADY_PENDING: another thread waits in such a call for this membership; LEFT, DAEMON_LOST, FORKED,
+ * DRAINING, NO_MEMORY; INVALID: the timeout is negative. */
+TUTTI_API enum tutti_status tutti_rejoin(struct tutti_group *g, double timeout);
+TUTTI_API enum tutti_status tutti_shrink(struct tutti_group *g, double timeout);
+
 TUTTI_API uint32_t tutti_rank(const struct tutti_group *g);
 TUTTI_API uint32_t tutti_world_size(const struct tutti_group *g);
+/* 1 when a group is formed for the first time; grows each time it is formed anew, also when all have left in
+ * between, for as long as tuttid remembers it (the flight recorder: `tuttictl dump`). */
 TUTTI_API uint64_t tutti_epoch(const struct tutti_group *g);
 
 /* "I am alive and working on something else": stops the clocks of default deadlines that wait for this
@@ -297,16 +327,80 @@ TUTTI_API size_t tutti_buffer_bytes(const struct tutti_buffer *b);
 /* Frees it; while collectives use it, it goes when they end. NULL is fine. */
 TUTTI_API void tutti_buffer_free(struct tutti_buffer *b);
 
+/* --- result objects --- */
+
+/* Memory that tuttid makes for a group: a result is written there once, however many replicas there are, and
+ * all of them read it. It has slots; each collective takes the next one in turn that nobody holds. Every
+ * contributor then holds it until it releases it, detaches, leaves, or dies. When no slot is free the
+ * collective ends BUSY for all, before a byte has moved, naming who holds which slot and for how long.
+ * Whoever holds none but the latest n_slots - 1 results when it submits never sees that. Its memory is
+ * tuttid's and counts against the user's quota "result-bytes". */
+struct tutti_object_args {
+        size_t struct_size;
+        const char *name;   /* required, 1..63 bytes: within the group */
+        size_t n_bytes;     /* required: of one slot */
+        uint32_t n_slots;   /* 0: two; at most 64 */
+        const char *device; /* where it lives, and what computes its results; NULL: "CPU:0" */
+};
+
+#define TUTTI_OBJECT(...)                                                                                    \
+        ((struct tutti_object_args){ .struct_size = sizeof(struct tutti_object_args), __VA_ARGS__ })
+TUTTI_API void tutti_object_args_init(struct tutti_object_args *args);
+
+/* The first member that asks has it made, the others attach to it; nobody waits for anybody. MISMATCH: it is
+ * there with another size, number of slots or device; INVALID: attached already, or no such device; QUOTA,
+ * LIMIT, NO_MEMORY. */
+TUTTI_API enum tutti_status tutti_object_make(
+        struct tutti_group *g, const struct tutti_object_args *args, struct tutti_object **ret);
+
+/* Where a slot is mapped, page-aligned and read-only; NULL where there is no such slot. What stands in a slot
+ * that is not held here may change at any time. */
+TUTTI_API const void *tutti_object_data(const struct tutti_object *o, uint32_t slot);
+TUTTI_API size_t tutti_object_bytes(const struct tutti_object *o); /* of one slot */
+TUTTI_API uint32_t tutti_object_slots(const struct tutti_object *o);
+
+/* Gives back the slot that a collective returned in tutti_result.slot. INVALID: it is not held here. The slot
+ * of a work that is freed before its end is given back by itself. Does not wait. */
+TUTTI_API enum tutti_status tutti_object_release(struct tutti_object *o, uint32_t slot);
+
+/* Gives all slots back, detaches and unmaps; the object goes when nobody is attached any more. Works under
+ * way go on. NULL is fine. */
+TUTTI_API void tutti_object_free(struct tutti_object *o);
+
 /* --- values --- */
 
-/* A dense contiguous view of a buffer, last dimension fastest. n_dims = 0 is a scalar. */
+/* A view of a buffer, or of plain memory; the last dimension is the fastest. n_dims = 0 is a scalar.
+ *
+ * Contiguous, unless has_strides says that element (i, j, ...) lies i * strides[0] + j * strides[1] + ...
+ * elements behind the first: a slice, a column, a transposed array. No two elements may lie in one place (a
+ * stride of 0 is for a dimension of 1). What lies between elements is never touched. Strides and offsets are
+ * this replica's own: only shapes must be equal in all. Bits and rules are those of contiguous values; time
+ * is not: rows that run on for 512 bytes and more in every replica are reduced where they are, what is more
+ * scattered goes element by element through the cache.
+ *
+ * Plain memory (`memory`, of the heap, the stack, a mapping of any kind; `buffer` is NULL then) is not shared
+ * with tuttid, so it is copied: an input when the collective is called or started, before that call returns,
+ * so that it may be changed and freed from then on; an output when tutti_work_wait, _test or _result is the
+ * first to see OK, in the thread that sees it. Until then, and whatever else the end is (an error, a
+ * cancelled wait, a handle freed before), outputs are untouched; they must stay there until the collective's
+ * end has been seen or the handle is freed. The copies lie in shared memory that the library keeps for the
+ * next ones, at most as much as was under way at once. Strides are packed on the way. Plain values of one
+ * collective may overlap each other: all inputs are read first, then outputs are written in the order of the
+ * entries. tutti_result says how many bytes were copied; where that is too many, use a buffer. */
 struct tutti_value {
         size_t struct_size;
         struct tutti_buffer *buffer;
-        size_t offset; /* bytes, a multiple of the element size */
+        size_t offset; /* bytes into the buffer or the memory, a multiple of the element size */
         enum tutti_dtype dtype;
         uint32_t n_dims;
         uint64_t shape[TUTTI_MAX_DIMS];
+        uint32_t has_strides;
+        uint64_t strides[TUTTI_MAX_DIMS]; /* in elements; count where has_strides is not 0 */
+        void *memory;                     /* plain; of an input it is only read */
+        /* Of an output, instead of a buffer: the result goes to the result object, `offset` bytes into the
+         * slot that tutti_result.slot names. All replicas name the same object and offset; one collective,
+         * one object. */
+        struct tutti_object *object;
 };
 
 #define TUTTI_VALUE(...) ((struct tutti_value){ .struct_size = sizeof(struct tutti_value), __VA_ARGS__ })
@@ -315,12 +409,19 @@ TUTTI_API void tutti_value_init(struct tutti_value *value);
 /* --- collectives --- */
 
 /* Who receives a result. */
-enum tutti_destination { TUTTI_TO_ALL = 0, TUTTI_TO_RANK, TUTTI_TO_RANKS };
+enum tutti_destination {
+        TUTTI_TO_ALL = 0,
+        TUTTI_TO_RANK,
+        TUTTI_TO_RANKS,
+        TUTTI_TO_DEVICE, /* a device, also one without a replica: into a result object that lives there */
+        TUTTI_TO_SAME,   /* where the value lives: over each replica's input; `output` is NULL. Reductions */
+};
 
 struct tutti_destinations {
         enum tutti_destination where;
         uint32_t rank;            /* TUTTI_TO_RANK */
         struct tutti_ranks ranks; /* TUTTI_TO_RANKS */
+        const char *device;       /* TUTTI_TO_DEVICE: "CPU:1" */
 };
 
 /* One value of a batch. `output` may be NULL where this rank is no destination, and equal to `input` for in
@@ -356,6 +457,12 @@ struct tutti_options {
          * of integers that wrap. The result stays as it is; tutti_result says what was found, and tuttid's
          * log. */
         int check_numerics, check_overflow;
+        /* Look whether anybody changes an input between this call and the time when tuttid reads it. Each
+         * replica sends a checksum of its inputs, and tuttid computes it again from what it reads; where they
+         * differ, all get INVALID, field DATA, with the rank and the entry, and outputs_undefined. What is
+         * changed after it was read makes no wrong numbers and is not seen. Costs a pass over the inputs on
+         * both sides: for debugging. */
+        int check_inputs;
 };
 
 #define TUTTI_OPTIONS(...)                                                                                   \
@@ -380,6 +487,12 @@ TUTTI_API enum tutti_status tutti_reduce(struct tutti_group *g, const char *key,
 TUTTI_API enum tutti_status tutti_broadcast(
         struct tutti_group *g, const char *key, uint32_t root, const struct tutti_value *value);
 
+/* The same with a place of its own: the root brings `input` (elsewhere it does not count), and `destinations`
+ * (NULL: all) receive in `output`, which may lie in a result object; then the root names it too. */
+TUTTI_API enum tutti_status tutti_broadcast_into(struct tutti_group *g, const char *key, uint32_t root,
+        const struct tutti_value *input, const struct tutti_value *output,
+        const struct tutti_destinations *destinations);
+
 /* Many values in one meeting, whole or not at all. 1..65,536 entries, and entries times ranks at most
  * 1,048,576 (LIMIT); shapes, dtypes and destinations may differ between entries. */
 TUTTI_API enum tutti_status tutti_batch_reduce(struct tutti_group *g, const char *key, enum tutti_op op,
@@ -400,6 +513,10 @@ TUTTI_API enum tutti_status tutti_reduce_start(struct tutti_group *g, const char
         struct tutti_work **ret);
 TUTTI_API enum tutti_status tutti_broadcast_start(struct tutti_group *g, const char *key, uint32_t root,
         const struct tutti_value *value, const struct tutti_options *options, struct tutti_work **ret);
+TUTTI_API enum tutti_status tutti_broadcast_into_start(struct tutti_group *g, const char *key, uint32_t root,
+        const struct tutti_value *input, const struct tutti_value *output,
+        const struct tutti_destinations *destinations, const struct tutti_options *options,
+        struct tutti_work **ret);
 TUTTI_API enum tutti_status tutti_batch_reduce_start(struct tutti_group *g, const char *key, enum tutti_op op,
         const struct tutti_entry *entries, uint32_t n_entries, const struct tutti_options *options,
         struct tutti_work **ret);
@@ -435,6 +552,8 @@ struct tutti_result {
         double wait, run; /* s: from this submission to the last half's; from there to the complete result */
         uint32_t last_rank; /* whose half came last */
         struct tutti_finding numerics, overflow;
+        uint32_t slot; /* where the output is a result object: the one it is in, held until it is released */
+        uint64_t staged_bytes; /* copied from and to plain memory */
 };
 TUTTI_API enum tutti_status tutti_work_result(struct tutti_work *w, struct tutti_result *ret);
 /* The result of the calling thread's last synchronous collective that ended with OK. */

@@ -20,7 +20,7 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 
-static void host_memory_free(struct host_memory *m) {
+void host_memory_free(struct host_memory *m) {
         if (!m)
                 return;
         if (m->map)

@@ -15,7 +15,7 @@ struct host_backend {
         char fallback[160]; /* "" : nothing to say */
 };
 
-/* A client's memfd in our address space. */
+/* A client's memfd, or one of ours for clients, in our address space. */
 struct host_memory {
         struct memory base;   /* first */
         uint8_t *map;         /* NULL when it has no bytes */
@@ -38,6 +38,11 @@ void host_note_fallback(struct host_backend *h, enum isa wanted, int uffd);
 /* host-memory.c */
 void host_import(struct backend *b, struct chore *chore);
 void host_release(struct backend *b, struct chore *chore);
+void host_memory_free(struct host_memory *m);
+
+/* host-make.c */
+void host_make(struct backend *b, struct chore *chore);
+void host_unmake(struct backend *b, struct chore *chore);
 
 /* host-run.c */
 enum status host_run_chunk(struct backend *b, const struct plan *plan, uint64_t chunk, struct findings *found,

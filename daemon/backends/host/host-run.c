@@ -2,43 +2,33 @@
  * a piece is taken in blocks: what a check has read of the inputs is still near when the kernel reads it. */
 #include <string.h>
 #include "backends/host/host-float.h"
-#include "backends/host/host-guard.h"
-#include "backends/host/host-private.h"
-#include "backends/host/kernels.h"
-#include "model/rankset.h"
+#include "backends/host/host-job.h"
 #include "model/span.h"
 
 /* Of all inputs together: half of a small second-level cache. */
 #define CHECKED_BYTES        (128u << 10)
 #define CHECKED_MIN_ELEMENTS 256
 
-struct chunk {
-        struct guarded_work work; /* first */
-        enum isa isa;
-        const struct plan *plan;
-        uint64_t index;
-        struct findings *found;
-};
+/* Elements from the first to the last of the step's operand number `i`. */
+static uint64_t extent_of(const struct plan *plan, const struct step *s, uint32_t i) {
+        struct view view;
+        uint64_t extent;
+        if (s->n_dims == 0)
+                return s->count;
+        view_make(&view, s->n_dims, s->shape, plan_strides(plan, s, i));
+        CHECK(view_extent(&view, &extent));
+        return extent;
+}
 
-/* One kernel call, and where it lies in its step. */
-struct job {
-        const struct chunk *chunk;
-        const struct step *step;
-        uint64_t first_element;
-        struct kernel_call call;
-        const void *in[MAX_WORLD];
-        void *out[MAX_WORLD];
-        double weights[MAX_WORLD];
-        struct kernel_count nonfinite[MAX_WORLD];
-};
-
-/* Where the first element of the piece is. Planner and leases have seen to it that the step lies in the
- * memory; were they wrong, we would write into a stranger's. */
-static void *locate(const struct operand *o, const struct piece *piece, size_t element_bytes) {
+/* Where the operand number `i` begins. Planner and leases have seen to it that the step lies in the memory;
+ * were they wrong, we would write into a stranger's. */
+static uint8_t *locate(const struct plan *plan, const struct step *s, uint32_t i) {
+        const struct operand *o = &plan_inputs(plan, s)[i];
         const struct host_memory *m = host_memory_of(o->memory);
+        size_t element_bytes = dtype_bytes(i < s->n_inputs ? s->dtype : s->output_dtype);
         struct span span;
-        CHECK(span_make(o->offset_bytes, piece->step->count, element_bytes, m->base.n_bytes, &span));
-        return m->map + span.offset_bytes + piece->first_element * element_bytes;
+        CHECK(span_make(o->offset_bytes, extent_of(plan, s, i), element_bytes, m->base.n_bytes, &span));
+        return m->map + span.offset_bytes;
 }
 
 /* --- checks --- */
@@ -68,7 +58,7 @@ static void check_overflow(const struct job *j) {
 
 /* --- pieces --- */
 
-static void run_job(struct job *j) {
+static void call_kernel(struct job *j) {
         if (j->call.nonfinite)
                 memset(j->nonfinite, 0, j->call.n_inputs * sizeof(*j->nonfinite));
         if (j->step->check_overflow && j->step->kind == STEP_REDUCE)
@@ -95,25 +85,32 @@ static void run_in_blocks(struct job *j, uint64_t n_elements) {
                 block = CHECKED_MIN_ELEMENTS;
         while (n_elements > 0) {
                 j->call.count = n_elements < block ? n_elements : block;
-                run_job(j);
+                call_kernel(j);
                 move_on(j, j->call.count);
                 n_elements -= j->call.count;
         }
 }
 
-static void place_operands(struct job *j, const struct piece *piece) {
-        const struct step *s = piece->step;
-        const struct operand *inputs = plan_inputs(j->chunk->plan, s),
-                             *outputs = plan_outputs(j->chunk->plan, s);
+void job_run(struct job *j, uint64_t n_elements) {
+        if (j->step->check_overflow) {
+                run_in_blocks(j, n_elements);
+                return;
+        }
+        j->call.count = n_elements;
+        call_kernel(j);
+        move_on(j, n_elements);
+}
+
+static void place_operands(struct job *j, const struct plan *plan, const struct step *s) {
         CHECK(s->n_inputs >= 1 && s->n_inputs <= MAX_WORLD && s->n_outputs <= MAX_WORLD);
         for (uint32_t i = 0; i < s->n_inputs; i++)
-                j->in[i] = locate(&inputs[i], piece, dtype_bytes(s->dtype));
+                j->in[i] = locate(plan, s, i);
         for (uint32_t i = 0; i < s->n_outputs; i++) {
-                CHECK(host_memory_of(outputs[i].memory)->is_writable);
-                j->out[i] = locate(&outputs[i], piece, dtype_bytes(s->output_dtype));
+                CHECK(host_memory_of(plan_outputs(plan, s)[i].memory)->is_writable);
+                j->out[i] = locate(plan, s, s->n_inputs + i);
         }
         for (uint32_t i = 0; s->has_weights && i < s->n_inputs; i++)
-                j->weights[i] = inputs[i].weight;
+                j->weights[i] = plan_inputs(plan, s)[i].weight;
 }
 
 static void run_piece(const struct chunk *c, const struct piece *piece) {
@@ -121,8 +118,8 @@ static void run_piece(const struct chunk *c, const struct piece *piece) {
         struct job job;
         job.chunk = c;
         job.step = s;
-        job.first_element = piece->first_element;
-        place_operands(&job, piece);
+        job.first_element = 0;
+        place_operands(&job, c->plan, s);
         job.call = (struct kernel_call){
                 .op = s->op,
                 .dtype = s->dtype,
@@ -130,17 +127,19 @@ static void run_piece(const struct chunk *c, const struct piece *piece) {
                 .n_inputs = s->n_inputs,
                 .outputs = job.out,
                 .n_outputs = s->n_outputs,
-                .count = piece->n_elements,
                 .divisor = s->divisor,
                 .rounding = s->rounding,
                 .weights = s->has_weights ? job.weights : NULL,
                 .total_weight = s->total_weight,
                 .nonfinite = s->check_numerics ? job.nonfinite : NULL,
         };
-        if (s->check_overflow)
-                run_in_blocks(&job, piece->n_elements);
-        else
-                run_job(&job);
+        if (s->n_dims || s->check_inputs) {
+                job.first_element = piece->first_element;
+                job_run_strided(&job, piece->n_elements);
+                return;
+        }
+        move_on(&job, piece->first_element);
+        job_run(&job, piece->n_elements);
 }
 
 static void run_pieces(const struct guarded_work *work) {

@@ -52,6 +52,8 @@ static const struct backend_ops host_ops = {
         .thread_init = host_thread_init,
         .import = host_import,
         .release = host_release,
+        .make = host_make,
+        .unmake = host_unmake,
         .run_chunk = host_run_chunk,
         .fallback = host_fallback,
 };

@@ -1,4 +1,4 @@
-#include "lib/available.h"
+#include "base/available.h"
 
 #include <stdbool.h>
 #include <stdio.h>

@@ -1,0 +1,47 @@
+/* Values in plain memory on their way through shared memory: one piece of it for each half that has such
+ * values, inputs and outputs one behind the other, packed.
+ *
+ * A piece belongs to one work until its outputs have come home or the handle is gone, and then waits on the
+ * connection for the next. There are never more pieces than works that needed one at once: where none is
+ * large enough, one that is too small goes for it. */
+#pragma once
+
+#include "lib/region.h"
+#include "model/view.h"
+
+enum staged_role { STAGED_INPUT, STAGED_OUTPUT };
+
+/* A value in plain memory. */
+struct staged {
+        uint32_t entry;
+        enum staged_role role;
+        void *memory; /* its first element */
+        size_t element_bytes;
+        uint64_t count;
+        struct view view;      /* simplified */
+        uint64_t offset_bytes; /* in the piece */
+};
+
+struct staging {
+        struct staged *values; /* by entry, the input first */
+        uint32_t n, capacity;
+        uint64_t n_bytes;           /* that the piece must have */
+        struct tutti_buffer *piece; /* NULL: none */
+        uint64_t copied_bytes;
+};
+
+/* Adds a value, and finds it a place: an output that is its entry's input exactly has that one's. Entries
+ * come in order. */
+enum status staging_add(struct staging *s, const struct staged *value, struct error *err) MUST_USE;
+/* NULL: there is none. */
+const struct staged *staging_find(const struct staging *s, uint32_t entry, enum staged_role role);
+
+/* Takes a piece, if one is needed, and copies the inputs into it. Not under any lock. */
+enum status staging_begin(struct staging *s, struct tutti *t, struct error *err) MUST_USE;
+/* Where a value lies in the piece. */
+uint8_t *staging_at(const struct staging *s, const struct staged *value);
+/* Copies the outputs home. Not under `lock`. */
+void staging_finish(struct staging *s);
+
+/* Gives the piece back and forgets the values. Under `lock`. */
+void staging_end(struct staging *s, struct tutti *t);

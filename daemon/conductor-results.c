@@ -1,0 +1,138 @@
+/* Result objects: asked for, named by halves, taken when a collective is sealed, held when it has run. */
+#include "conductor-internal.h"
+
+/* --- requests --- */
+
+static enum status conductor_attach(
+        struct conductor *c, const struct session *s, const struct request *r, const struct member *m) {
+        struct error *err = &c->error;
+        if (c->is_draining)
+                return error_set(err, STATUS_DRAINING, FIELD_UNSPECIFIED,
+                        "tuttid is being stopped and takes nothing new");
+        if (!m || m->state != MEMBER_ALIVE)
+                return error_set(err, STATUS_NOT_FOUND, FIELD_MEMBERSHIP,
+                        "a result object is made by a member of a whole group, and this membership is none");
+        group_describe(m->group, err);
+        const struct result_ask ask = { .session = s->id,
+                .request = r->request,
+                .membership = m->id,
+                .group = m->group->id,
+                .uid = s->uid,
+                .rank = m->rank,
+                .world_size = m->group->world_size,
+                .n_devices = engine_n_devices(c->house.engine),
+                .make = &r->make_result };
+        return result_attach(c->house.results, &ask, &c->chores, err);
+}
+
+void conductor_make_result(struct conductor *c, struct session *s, const struct request *r) {
+        const struct member *m =
+                rendezvous_find_member(c->house.rendezvous, s->id, r->make_result.membership);
+        error_init(&c->error, STATUS_OK);
+        enum status status = conductor_attach(c, s, r, m);
+        if (status != STATUS_OK)
+                conductor_reply_status(c, s, r->request, status, &c->error);
+        conductor_answer_results(c);
+}
+
+void conductor_answer_results(struct conductor *c) {
+        struct result_answer a;
+        while (results_take_answer(c->house.results, &c->chores, &a)) {
+                struct session *s = session_find(c->house.sessions, a.session);
+                if (a.status == STATUS_OK) {
+                        const struct reply reply = { .request = a.request,
+                                .status = STATUS_OK,
+                                .type = REPLY_RESULT,
+                                .result = a.result };
+                        conductor_reply_fd(c, s, &reply, a.fd);
+                        continue;
+                }
+                error_init(&c->error, a.status);
+                c->error.field = FIELD_SIZE;
+                error_set_detail(&c->error, "%s", a.why);
+                conductor_reply_status(c, s, a.request, a.status, &c->error);
+        }
+}
+
+enum status conductor_release_result(
+        struct conductor *c, struct session *s, const struct msg_release_result *ask) {
+        error_init(&c->error, STATUS_OK);
+        return result_release(c->house.results, s->id, ask, &c->chores, &c->error);
+}
+
+/* --- halves --- */
+
+/* Named by the half, so it must exist, and the object must live there. */
+static enum status conductor_check_device(
+        struct conductor *c, const struct result *object, const struct entry *e) {
+        char wanted[DEVICE_NAME_BYTES], there[DEVICE_NAME_BYTES], last[DEVICE_NAME_BYTES];
+        uint32_t n = engine_n_devices(c->house.engine);
+        device_name(e->destination_device, wanted);
+        if (e->destination != DESTINATION_DEVICE || e->destination_device == result_device(object))
+                return STATUS_OK;
+        if (e->destination_device >= n)
+                return error_set(&c->error, STATUS_INVALID, FIELD_DESTINATIONS,
+                        "there is no device %s; this tuttid has CPU:0%s%s", wanted, n > 1 ? " to " : "",
+                        n > 1 ? device_name(n - 1, last) : "");
+        return error_set(&c->error, STATUS_INVALID, FIELD_DESTINATIONS,
+                "the destination is %s, and the result object lives on %s; make it there", wanted,
+                device_name(result_device(object), there));
+}
+
+static struct result_user user_of(const struct half *half, uint32_t rank) {
+        return (struct result_user){ .session = half->session, .membership = half->membership, .rank = rank };
+}
+
+enum status conductor_use_result(struct conductor *c, struct half *half, struct entry *e, uint32_t rank) {
+        const struct result_user user = user_of(half, rank);
+        uint64_t count;
+        CHECK(entry_count(e, &count)); /* its half's check has seen to that */
+        enum status status = result_use(
+                c->house.results, &user, &e->output, count, dtype_bytes(entry_output_dtype(e)), &c->error);
+        if (status != STATUS_OK)
+                return status;
+        if (half->object && half->object != e->output.object)
+                status = error_set(&c->error, STATUS_INVALID, FIELD_DESTINATIONS,
+                        "a collective goes to one result object, and this half names two; use two batches");
+        else
+                status = conductor_check_device(c, e->output.object, e);
+        if (!half->object)
+                half->object = e->output.object;
+        return status;
+}
+
+/* --- sealed, and ended --- */
+
+static struct result *object_of(const struct meeting *m) {
+        return m->halves[rankset_next(&m->have, 0)]->object;
+}
+
+enum status conductor_take_slot(struct conductor *c, struct meeting *m, struct problem *problem) {
+        struct result *object = object_of(m);
+        struct rankset holders;
+        if (!object)
+                return STATUS_OK;
+        problem->device = result_device(object);
+        m->has_slot = result_take_slot(object, &m->slot);
+        if (m->has_slot) {
+                problem->slot_offset_bytes = result_slot_offset(object, m->slot);
+                return STATUS_OK;
+        }
+        error_init(&c->error, STATUS_BUSY);
+        enum status status = result_say_busy(object, c->now_ns, &holders, &c->error);
+        group_add_reports(m->group, &holders, c->now_ns, &c->error);
+        return status;
+}
+
+void conductor_end_slot(struct conductor *c, struct meeting *m) {
+        struct result *object = m->has_slot ? object_of(m) : NULL;
+        if (!object)
+                return;
+        result_end_slot(object, m->slot, c->now_ns);
+        if (m->status != STATUS_OK)
+                return;
+        rankset_for_each (rank, &m->have) {
+                const struct result_user user = user_of(m->halves[rank], (uint32_t)rank);
+                result_hold(object, m->slot, &user);
+        }
+}

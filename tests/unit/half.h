@@ -1,0 +1,33 @@
+/* Halves that tests of signatures begin with. */
+#pragma once
+
+#include <string.h>
+#include "model/signature.h"
+#include "unit.h"
+
+#define WORLD 4
+
+/* A half of R1 in a world of four. */
+struct half {
+        struct signature signature;
+        struct entry entries[3];
+};
+
+static inline struct entry plain_entry(void) {
+        return (struct entry){ .dtype = DTYPE_F32,
+                .destination = DESTINATION_ALL,
+                .n_dims = 2,
+                .shape = { 1024, 10 },
+                .input = { .buffer = 1 },
+                .output = { .buffer = 2 } };
+}
+
+static inline struct half half_of(enum kind kind) {
+        bool reduces = kind == KIND_REDUCE || kind == KIND_BATCH_REDUCE;
+        struct half h = { .signature = { .kind = kind,
+                                  .op = reduces ? OP_SUM : OP_UNSPECIFIED,
+                                  .n_entries = kind == KIND_BATCH_REDUCE ? 3 : kind != KIND_BARRIER } };
+        for (size_t i = 0; i < ARRAY_SIZE(h.entries); i++)
+                h.entries[i] = plain_entry();
+        return h;
+}
