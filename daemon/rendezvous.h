@@ -48,9 +48,10 @@
 #include "model/signature.h"
 #include "quota.h"
 
-#define MAX_DEBT_RECORDS   4096
-#define MAX_GROUP_MEETINGS 16384 /* of one group that are not ended: what one death may have to end at once  \
-                                  */
+#define MAX_DEBT_RECORDS 4096
+#define MAX_GROUP_MEETINGS                                                                                   \
+        16384 /* of one group that are not ended: what one death may have to end at once                     \
+               */
 
 struct rendezvous;
 

@@ -12,7 +12,7 @@ struct query {
         const struct command *command;
         const char *socket, *operand; /* NULL: not given */
         bool json, svg, has_user;
-        uint32_t user; /* whose things are asked about */
+        uint32_t user;        /* whose things are asked about */
         uint32_t last;        /* 0: not given */
         uint64_t interval_ns; /* 0: not given */
         struct tutti *t;

@@ -132,7 +132,8 @@ START_TEST(a_private_tuttid_comes_and_goes) {
 
         run("-n 1 --private", "echo $TUTTI_SOCKET", &p);
         ck_assert_int_eq(p.code, 0);
-        const char *line = strstr(p.err, "tuttid: private, "); /* it may have had something else to say before */
+        const char *line =
+                strstr(p.err, "tuttid: private, "); /* it may have had something else to say before */
         ck_assert_msg(line != NULL, "%s", p.err);
         ck_assert_int_eq(sscanf(line, "tuttid: private, %127[^,], %u host device", socket, &n_devices), 2);
         ck_assert_uint_eq(n_devices, 1);

@@ -129,6 +129,7 @@ static double kill_in_a_round(struct host *h, struct replica *const *survivors, 
                 replica_spawn(h, &(struct replica_options){ .rank = 2, .n = 3, .body = die_in_a_round });
         tell_all(survivors, 2, "go");
         expect_all(survivors, 2, "waiting", 10);
+        host_expect_pending(h, 2); /* what they have sent has been read */
         kill_now(doomed);
         expect_all(survivors, 2, "heard", 10);
         double a = atomic_load(&shared->heard[0]), b = atomic_load(&shared->heard[1]);

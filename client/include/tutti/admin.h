@@ -4,9 +4,9 @@
  *
  * An answer is a list of rows, as tuttid sent them. Another user's groups are not in it, unless an admin asks
  * for them (tutti_admin_set_user); nor are groups with a job secret, unless this connection has shown it: by
- * joining with it, or in TUTTI_JOB_SECRET when it was opened. Times are in ns, ages count back from the answer
- * (those of records all from the moment of the question). Strings are never NULL and live as long as the
- * answer. */
+ * joining with it, or in TUTTI_JOB_SECRET when it was opened. Times are in ns, ages count back from the
+ * answer (those of records all from the moment of the question). Strings are never NULL and live as long as
+ * the answer. */
 #ifndef TUTTI_ADMIN_H
 #define TUTTI_ADMIN_H
 
