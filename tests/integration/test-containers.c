@@ -349,8 +349,25 @@ START_TEST(F9_where_noexec_seal_is_unknown_the_right_to_seal_stays) {
 }
 END_TEST
 
+/* Nothing of ours asks for a place of memory; where even the question is denied, nothing is missed. */
+START_TEST(F10_where_memory_policies_are_denied_all_works) {
+        static const struct denied_call policies[] = {
+                { .call = SYS_set_mempolicy, .error = EPERM },
+                { .call = SYS_get_mempolicy, .error = EPERM },
+                { .call = SYS_mbind, .error = EPERM },
+        };
+        deny_calls(policies, sizeof(policies) / sizeof(*policies));
+        ck_assert_int_eq((int)syscall(SYS_set_mempolicy, 0, NULL, 0), -1);
+        ck_assert_int_eq(errno, EPERM);
+        struct host *h = host_start(NULL);
+        run_a_bit_of_everything(h, do_a_bit_of_everything);
+        host_stop(h);
+}
+END_TEST
+
 UNIT_MAIN("containers", 120, O5_G6_two_containers_share_the_socket_and_nothing_else,
         G6_who_has_no_pid_here_is_shown_so_and_its_death_is_seen, F1_P20_a_small_dev_shm_is_nothing_to_us,
         F4_who_empties_dev_shm_harms_nobody, F3_two_daemons_with_the_same_names_are_two_worlds,
         G8_without_capabilities_and_without_looking_into_others_all_works,
-        F9_where_noexec_seal_is_unknown_the_right_to_seal_stays)
+        F9_where_noexec_seal_is_unknown_the_right_to_seal_stays,
+        F10_where_memory_policies_are_denied_all_works)

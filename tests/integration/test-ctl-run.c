@@ -247,6 +247,9 @@ static void check_passed_on(int signal, const char *name) {
                 "trap 'touch got$TUTTI_RANK; exit 0' %s; touch ready$TUTTI_RANK; while :; do sleep 0.02; "
                 "done",
                 name);
+        struct sigaction as_ever = { .sa_handler = SIG_DFL };
+        sigaction(signal, &as_ever,
+                NULL); /* a shell's background ignores some, and what is ignored cannot be trapped */
         pid_t pid = start("-n 2", script);
         EVENTUALLY(exists("ready0") && exists("ready1"));
         kill(pid, signal);

@@ -255,6 +255,13 @@ static void seal_large_batches(struct attacker *a) {
                 raw_await(a->peers[rank], numbers[rank]);
 }
 
+/* Nothing to do with tuttid: what a busy core alone does to the others on this machine. */
+static void compute(struct attacker *a) {
+        double end = seconds_now() + 0.01;
+        while (seconds_now() < end)
+                a->step++;
+}
+
 /* --- the table --- */
 
 static const struct flood {
@@ -266,6 +273,7 @@ static const struct flood {
          * came before. 0: as promised. */
         double known;
 } floods[] = {
+        { "only computes", NULL, compute },
         { "connects", NULL, connect_and_go },
         { "connects and greets", NULL, greet_and_go },
         { "sends garbage", open_one, send_garbage },
