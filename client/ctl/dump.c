@@ -127,18 +127,8 @@ static json_t *arrivals_json(const struct tutti_row_record *r) {
 }
 
 static json_t *record_json(const struct dump_view *v, const struct tutti_row_record *r) {
-        json_t *j = json_object();
+        json_t *j = json_record(r);
 
-        json_put(&j, "epoch", json_count(r->epoch));
-        json_put(&j, "collective", json_count(r->collective));
-        json_put(&j, "key", json_text(r->key));
-        json_put(&j, "kind", json_text(kind_text(r->kind).s));
-        json_put(&j, "op", r->op == TUTTI_OP_UNSPECIFIED ? json_null() : json_text(op_text(r->op).s));
-        json_put(&j, "dtype",
-                r->dtype == TUTTI_DTYPE_UNSPECIFIED ? json_null() : json_text(dtype_text(r->dtype).s));
-        json_put(&j, "bytes", json_count(r->bytes));
-        json_put(&j, "entries", json_count(r->n_entries));
-        json_put(&j, "status", json_text(tutti_status_name(r->status)));
         json_put(&j, "start_unix_ns", json_count(dump_start_ns(v, r)));
         json_put(&j, "age_ns", json_count(r->age_ns));
         json_put(&j, "sealed_after_ns", record_is_sealed(r) ? json_count(r->sealed_ns) : json_null());

@@ -204,3 +204,19 @@ json_t *json_pending(const struct tutti_row_pending *p) {
         json_put(&j, "missing_replicas", replicas);
         return j;
 }
+
+json_t *json_record(const struct tutti_row_record *r) {
+        json_t *j = json_object();
+
+        json_put(&j, "epoch", json_count(r->epoch));
+        json_put(&j, "collective", json_count(r->collective));
+        json_put(&j, "key", json_text(r->key));
+        json_put(&j, "kind", json_text(kind_text(r->kind).s));
+        json_put(&j, "op", r->op == TUTTI_OP_UNSPECIFIED ? json_null() : json_text(op_text(r->op).s));
+        json_put(&j, "dtype",
+                r->dtype == TUTTI_DTYPE_UNSPECIFIED ? json_null() : json_text(dtype_text(r->dtype).s));
+        json_put(&j, "bytes", json_count(r->bytes));
+        json_put(&j, "entries", json_count(r->n_entries));
+        json_put(&j, "status", json_text(tutti_status_name(r->status)));
+        return j;
+}

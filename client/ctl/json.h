@@ -27,3 +27,5 @@ json_t *json_group(const struct tutti_row_group *g);
 json_t *json_member(const struct tutti_row_member *m);
 json_t *json_result(const struct tutti_row_result *r);
 json_t *json_pending(const struct tutti_row_pending *p);
+/* Which collective it was, and how it ended; without its times. */
+json_t *json_record(const struct tutti_row_record *r);

@@ -93,18 +93,8 @@ static void put_rows(struct events *e) {
 }
 
 static json_t *whole_args(const struct tutti_row_record *r) {
-        json_t *j = json_object();
+        json_t *j = json_record(r);
 
-        json_put(&j, "key", json_text(r->key));
-        json_put(&j, "epoch", json_count(r->epoch));
-        json_put(&j, "collective", json_count(r->collective));
-        json_put(&j, "kind", json_text(kind_text(r->kind).s));
-        json_put(&j, "op", r->op == TUTTI_OP_UNSPECIFIED ? json_null() : json_text(op_text(r->op).s));
-        json_put(&j, "dtype",
-                r->dtype == TUTTI_DTYPE_UNSPECIFIED ? json_null() : json_text(dtype_text(r->dtype).s));
-        json_put(&j, "bytes", json_count(r->bytes));
-        json_put(&j, "entries", json_count(r->n_entries));
-        json_put(&j, "status", json_text(tutti_status_name(r->status)));
         json_put(&j, "last_rank",
                 record_has_arrival(r, r->last_rank) ? json_count(r->last_rank) : json_null());
         json_put(&j, "guilty_rank", r->has_guilty ? json_count(r->guilty_rank) : json_null());

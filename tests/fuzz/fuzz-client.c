@@ -6,7 +6,6 @@
  * the script says in a byte what the server does (bits 0-2, see serve_request), what descriptor it adds (bits
  * 3-4), and whether it does something more (bit 5); behind its end the server is honest. A request that does
  * not come for a while makes it hang up, so nothing waits for ever. */
-#include <dirent.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
@@ -22,6 +21,7 @@
 #include "base/fd.h"
 #include "wire/channel.h"
 #include "wire/codec.h"
+#include "descriptors.h"
 
 #define PAGE_BYTES   (STATUS_PAGE_SLOTS * sizeof(struct page_slot))
 #define MAX_STEPS    40
@@ -94,16 +94,6 @@ static void set_up_once(struct server *s) {
         arena_init(&s->arena, malloc(CODEC_ARENA_BYTES), CODEC_ARENA_BYTES);
         arena_init(&s->scratch, malloc(CODEC_ARENA_BYTES), CODEC_ARENA_BYTES);
         CHECK(descriptors[2] >= 0 && descriptors[3] >= 0 && s->arena.base && s->scratch.base);
-}
-
-static unsigned int count_descriptors(void) {
-        unsigned int n = 0;
-        DIR *d = opendir("/proc/self/fd");
-        CHECK(d);
-        while (readdir(d))
-                n++;
-        closedir(d);
-        return n;
 }
 
 static uint8_t take(struct bytes *b) {

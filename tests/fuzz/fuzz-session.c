@@ -6,7 +6,6 @@
  *   0 a packet: its length (two bytes, little-endian), one byte for each descriptor that says which, its
  * bytes 1 reads all that it was sent 2 closes, and comes again as a new client that has said hello 3 lets
  * time pass: 2^n us, n in the next byte */
-#include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,6 +19,7 @@
 #include "conductor.h"
 #include "fake-backend.h"
 #include "wire/codec.h"
+#include "descriptors.h"
 
 #define N_CLIENTS  3
 #define SCRATCH    (1u << 20)
@@ -72,16 +72,6 @@ static void set_up_once(void) {
         CHECK(codec_encode_request(&request, &arena, packet, &hello_bytes) == 0 &&
                 hello_bytes <= sizeof(hello));
         memcpy(hello, packet, hello_bytes);
-}
-
-static unsigned int count_descriptors(void) {
-        unsigned int n = 0;
-        DIR *d = opendir("/proc/self/fd");
-        CHECK(d);
-        while (readdir(d))
-                n++;
-        closedir(d);
-        return n;
 }
 
 /* --- the input --- */

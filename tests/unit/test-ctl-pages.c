@@ -3,6 +3,7 @@
 #include <time.h>
 #include "ctl.h"
 #include "ctl-answers.h"
+#include "ctl-sheet.h"
 #include "status.h"
 #include "unit.h"
 #include "views.h"
@@ -12,23 +13,6 @@ static const struct tutti_answer stats_answer = { sizeof(stats_rows) / sizeof(*s
 static const struct tutti_answer quota_answer = { sizeof(quota_rows) / sizeof(*quota_rows), quota_rows };
 static const struct tutti_answer record_answer = { sizeof(record_rows) / sizeof(*record_rows), record_rows };
 static const struct tutti_answer empty;
-
-struct sheet {
-        char *text;
-        size_t n;
-        struct page page;
-};
-
-static void sheet_open(struct sheet *s) {
-        s->page = (struct page){ .out = open_memstream(&s->text, &s->n) };
-        ck_assert_ptr_nonnull(s->page.out);
-}
-
-static void sheet_expect(struct sheet *s, const char *expected) {
-        fclose(s->page.out);
-        ck_assert_str_eq(s->text, expected);
-        free(s->text);
-}
 
 START_TEST(status_shows_who_is_missing_first) {
         struct sheet s;

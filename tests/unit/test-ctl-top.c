@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "ctl-answers.h"
+#include "ctl-sheet.h"
 #include "top.h"
 #include "unit.h"
 #include "views.h"
@@ -10,23 +11,6 @@ static const struct tutti_answer status_answer = { sizeof(status_rows) / sizeof(
 static const struct tutti_answer stats_answer = { sizeof(stats_rows) / sizeof(*stats_rows), stats_rows };
 static const struct tutti_answer quota_answer = { sizeof(quota_rows) / sizeof(*quota_rows), quota_rows };
 static const struct tutti_answer empty;
-
-struct sheet {
-        char *text;
-        size_t n;
-        struct page page;
-};
-
-static void sheet_open(struct sheet *s) {
-        s->page = (struct page){ .out = open_memstream(&s->text, &s->n) };
-        ck_assert_ptr_nonnull(s->page.out);
-}
-
-static void sheet_expect(struct sheet *s, const char *expected) {
-        fclose(s->page.out);
-        ck_assert_str_eq(s->text, expected);
-        free(s->text);
-}
 
 /* Half a second before status_rows: dp/eval had done 206 less, 100 MiB less, and CPU:0 was busy 500 ms less.
  */
