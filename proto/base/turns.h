@@ -2,7 +2,7 @@
  * take turns. So nobody waits for all that somebody else has brought.
  *
  * Intrusive; allocates nothing. A node is in at most one line, and may be taken out by list_unlink at any
- * time. Users whose numbers are equal modulo N_TURNS share a line: nobody chooses his own number. */
+ * time. Users whose numbers are equal modulo N_TURNS share a line. */
 #pragma once
 
 #include <stdint.h>
