@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include "base/check.h"
 #include "base/log.h"
+#include "isa.h"
 
 #define CONFIG_PATH_BYTES 256
 #define MAX_CPU_DEVICES   64
@@ -20,8 +21,6 @@
 
 /* Whether tuttid confines itself, once it has started. */
 enum confine { CONFINE_YES, CONFINE_NO };
-
-enum isa { ISA_AUTO, ISA_SCALAR, ISA_AVX2, ISA_AVX512 };
 
 struct quota_limits {
         uint64_t connections, descriptors, mapped_bytes, pending, groups, recorder_bytes, result_bytes;

@@ -24,6 +24,7 @@ void plan_deinit(struct plan *p) {
         free(p->operands);
         free(p->strides);
         free(p->sums);
+        free(p->scratch);
         plan_init(p);
 }
 
@@ -38,6 +39,8 @@ void plan_reset(struct plan *p) {
                 .sums_capacity = p->sums_capacity,
                 .strides = p->strides,
                 .strides_capacity = p->strides_capacity,
+                .scratch = p->scratch,
+                .scratch_capacity = p->scratch_capacity,
         };
 }
 
@@ -90,6 +93,17 @@ struct step *plan_add_step(struct plan *p, const struct step *step) {
         p->n_strides += n_new * step->n_dims;
         p->has_joins |= step->kind == STEP_JOIN;
         return added;
+}
+
+uint32_t plan_add_scratch(struct plan *p, uint32_t device, uint64_t n_bytes) {
+        CHECK(!p->is_frozen);
+        struct scratch *scratch =
+                reserve(p->scratch, &p->scratch_capacity, (uint64_t)p->n_scratch + 1, sizeof(*p->scratch));
+        if (!scratch)
+                return 0;
+        p->scratch = scratch;
+        scratch[p->n_scratch++] = (struct scratch){ .device = device, .n_bytes = n_bytes };
+        return p->n_scratch;
 }
 
 struct operand *plan_inputs(const struct plan *p, const struct step *step) {

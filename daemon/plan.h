@@ -30,13 +30,21 @@ struct operand {
         uint64_t offset_bytes; /* in it */
         uint64_t buffer;       /* id, for printing */
         uint64_t result;       /* the same of a result object; 0: none */
+        uint32_t scratch;      /* not 0: no client's memory, but the plan's own area scratch - 1 */
         uint32_t rank;
         double weight;     /* of an input, where the step has weights */
         uint64_t checksum; /* of an input, where the step checks inputs: what it had when it was submitted */
 };
 
+/* Memory that a plan needs for what lies between its steps; whoever runs it brings it. */
+struct scratch {
+        uint32_t device; /* where: device_parse's number */
+        uint64_t n_bytes;
+};
+
 struct step {
         enum step_kind kind;
+        uint32_t device; /* that executes it; a JOIN waits for all */
         enum op op;
         enum dtype dtype, output_dtype; /* of the outputs: unspecified becomes dtype */
         enum rounding rounding;         /* MEAN of integers to their own type */
@@ -59,7 +67,7 @@ struct step {
 struct plan {
         const char *algorithm;
         enum plan_order order;
-        uint32_t device; /* CPU:device */
+        uint32_t device; /* the first among those that execute it: device_parse's number */
         struct step *steps;
         uint32_t n_steps, steps_capacity;
         struct operand *operands;
@@ -70,6 +78,8 @@ struct plan {
         uint32_t sums_capacity;
         uint64_t *strides;
         uint32_t n_strides, strides_capacity;
+        struct scratch *scratch;
+        uint32_t n_scratch, scratch_capacity;
         bool has_joins; /* chunks are not independent */
         bool is_frozen;
         uint64_t total_bytes; /* of the index space */
@@ -88,6 +98,9 @@ void plan_reset(struct plan *p);
 struct step *plan_add_step(struct plan *p, const struct step *step);
 struct operand *plan_inputs(const struct plan *p, const struct step *step);
 struct operand *plan_outputs(const struct plan *p, const struct step *step);
+
+/* A new scratch area; returns what operand.scratch names it by, or 0 when memory is short. */
+uint32_t plan_add_scratch(struct plan *p, uint32_t device, uint64_t n_bytes);
 
 /* Strides in elements, [n_dims], of an operand of a step (inputs, then outputs). */
 uint64_t *plan_strides(const struct plan *p, const struct step *step, uint32_t operand);

@@ -1,5 +1,5 @@
 /* The contract between the machines and the memory: a backend imports client memory, runs plans over it, and
- * lets it go.
+ * lets it go. The host backend lives in tuttid, the cuda backend in the worker process (docs/adr/0007).
  *
  * import, release, make, unmake and run_chunk are called on engine threads, never on the loop thread;
  * describe on any. `struct memory` is the backend's mapping of one buffer; everybody else passes it on. */
@@ -17,12 +17,25 @@
 
 struct backend;
 
+/* How a buffer's memory is reached: shown for each. */
+enum memory_path {
+        PATH_MEMFD,    /* host memory, mapped */
+        PATH_VMM_MADE, /* device memory that tuttid made for the client */
+        PATH_VMM_FD,   /* the client's VMM allocation, by its descriptor */
+        PATH_CUDA_IPC, /* the client's allocation, by a legacy handle */
+};
+
+#define MEMORY_HANDLE_BYTES 64 /* of a legacy handle */
+
 /* What every backend's mapping begins with. */
 struct memory {
         uint64_t session; /* whose it is: the culprit when a run faults in it */
         uint64_t buffer;  /* its id, for messages */
         uint64_t n_bytes;
         bool is_guarded; /* userfaultfd watches it */
+        enum memory_path path;
+        uint32_t device; /* where it is: device_parse's number */
+        uint64_t remote; /* in tuttid: the number under which the GPU worker knows it; 0: it does not */
 };
 
 enum chore_kind {
@@ -44,11 +57,39 @@ struct chore {
         int read_fd;        /* owned; MAKE: set, the same memory for others to have, open for reading */
         uint64_t n_bytes;   /* IMPORT, MAKE: asked for */
         enum access access; /* IMPORT */
+        /* IMPORT and MAKE of device memory; zero for host memory. */
+        enum memory_path path;
+        uint32_t device;
+        uint8_t handle[MEMORY_HANDLE_BYTES]; /* PATH_CUDA_IPC */
+        uint64_t handle_offset_bytes;        /* PATH_CUDA_IPC: where the buffer begins in that allocation */
         void (*think)(struct chore *chore); /* THINK */
         /* Set by the backend. */
         struct memory *memory;
         enum status status; /* IMPORT: OK, BAD_FD, INVALID (shorter than n_bytes), NO_MEMORY, INTERNAL;
                                MAKE: OK, NO_MEMORY, LIMIT (no descriptor left), INTERNAL */
+        char why[160];
+};
+
+/* A 64-bit slot in a page that is shared with a client, for order between its stream and ours. */
+struct signal {
+        struct memory *page; /* NULL: the order is kept by the host */
+        uint32_t slot;
+        uint64_t value; /* ready: run when it is there; done: written when the outputs are complete */
+};
+
+/* A plan under way on a backend that launches. The caller's until launch, the backend's until is_over. */
+struct run {
+        struct list link;
+        const struct plan *plan;
+        uint64_t group;               /* one stream a device for each */
+        const struct signal *signals; /* [n_signals]: one for each half that brought one */
+        uint32_t n_signals;
+        uint64_t limit_ns; /* how long it may wait for signals; then TIMEOUT, nothing written */
+        bool is_over;
+        enum status status;          /* OK, TIMEOUT (ready never came), DEVICE_LOST, ABORTED, INTERNAL */
+        uint32_t late_signal;        /* TIMEOUT: which */
+        struct findings found;
+        uint64_t started_ns, done_ns; /* by the backend's clock */
         char why[160];
 };
 
@@ -70,6 +111,12 @@ struct backend_ops {
          * *found. OK, or BAD_FD with *ret_culprit where a client's memory failed under it. */
         enum status (*run_chunk)(struct backend *b, const struct plan *plan, uint64_t chunk,
                 struct findings *found, const struct memory **ret_culprit);
+        /* Of a backend whose devices run by themselves, instead of run_chunk; NULL otherwise. Both on the
+         * thread that owns the backend. launch begins a run and returns at once: 0, or a negative errno (the
+         * run is over, with its status set). poll moves on what is under way; a run that has ended has
+         * is_over set. */
+        int (*launch)(struct backend *b, struct run *run);
+        void (*poll)(struct backend *b);
         /* Why it is less than it could be, or NULL: a line of `tuttictl status` ("unguarded: userfaultfd is
          * denied"). */
         const char *(*fallback)(const struct backend *b);

@@ -12,6 +12,7 @@
 #include "model/error.h"
 #include "model/op.h"
 #include "model/rankset.h"
+#include "model/rounding.h"
 #include "model/span.h"
 #include "model/view.h"
 
@@ -30,7 +31,6 @@ enum destination {
 
 enum layout { LAYOUT_DENSE, LAYOUT_SPARSE /* UNSUPPORTED for now */ };
 
-enum rounding { ROUNDING_UNSPECIFIED, ROUNDING_TRUNC, ROUNDING_FLOOR, ROUNDING_NEAREST };
 enum implementation {
         IMPLEMENTATION_UNSPECIFIED,
         IMPLEMENTATION_AUTO,
@@ -144,8 +144,6 @@ void entries_digest(const struct entry *entries, uint32_t n, struct sip *digest)
 /* What a half says of `field` (of entry `entry`), for people: "f32[1024,10]", "SUM", "root 1", "R0 R2". */
 void signature_print_field(const struct signature *s, const struct entry *entries, enum field field,
         int32_t entry, struct text *t);
-
-const char *rounding_name(enum rounding rounding); /* "trunc", ...; never NULL */
 
 /* "f32[1024,10]". */
 void entry_print(const struct entry *e, struct text *t);

@@ -5,6 +5,7 @@
 #include <string.h>
 #include "backends/host/kernels.h"
 #include "base/check.h"
+#include "model/rankset.h"
 #include "unit.h"
 
 #define for_each_isa(isa) for (enum isa isa = ISA_SCALAR; isa <= kernels_isa(ISA_AUTO); isa++)

@@ -12,7 +12,7 @@ FLOORS = {
     # the shared vocabulary
     'base': 10, 'model': 11, 'wire': 12,
     # the pure domain
-    'config': 20, 'viewer': 20, 'quota': 20, 'group': 20, 'rendezvous': 20, 'plan': 20, 'planner': 20, 'algorithms': 20,
+    'isa': 19, 'config': 20, 'viewer': 20, 'quota': 20, 'group': 20, 'rendezvous': 20, 'plan': 20, 'planner': 20, 'algorithms': 20,
     # machines
     'doorbell': 30, 'service': 30, 'listener': 30, 'session': 30, 'lane': 30, 'buffer': 30, 'result': 30, 'engine': 30,
     'worker': 30, 'confine': 30,

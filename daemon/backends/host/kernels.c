@@ -4,6 +4,7 @@
 #include <string.h>
 #include "backends/host/kernels-tables.h"
 #include "base/check.h"
+#include "model/rankset.h"
 
 /* What is copied to several places is read once from far and then from the first-level cache. */
 #define COPY_BLOCK_BYTES 8192

@@ -14,10 +14,10 @@
 
 #include <stddef.h>
 #include <stdint.h>
-#include "config.h"
+#include "isa.h"
 #include "model/dtype.h"
 #include "model/op.h"
-#include "model/signature.h"
+#include "model/rounding.h"
 
 /* What a check has found. */
 struct kernel_count {
