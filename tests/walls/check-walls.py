@@ -27,7 +27,7 @@ NEIGHBOURS = {
     'quota': {'config'}, 'group': {'config', 'quota'}, 'rendezvous': {'config', 'group', 'quota'},
     'planner': {'config', 'plan', 'algorithms'}, 'algorithms': {'config', 'plan'}, 'plan': {'config'},
     'listener': {'doorbell'}, 'session': {'doorbell'}, 'lane': {'doorbell', 'session'},
-    'engine': {'doorbell', 'backend'}, 'buffer': {'doorbell', 'backend'}, 'result': {'backend'}, 'worker': {'doorbell', 'backend'},
+    'engine': {'doorbell', 'backend'}, 'buffer': {'doorbell', 'backend'}, 'result': {'backend'}, 'worker': {'doorbell', 'backend', 'engine'},
     'backends/host': {'backend'}, 'backends/cuda': {'backend'},
     'conductor': {'recorder', 'stats'}, 'main': {'daemon'},
 }
