@@ -17,9 +17,10 @@
 #define WORKER_PAUSE_NS   (100 * NS_PER_MS) /* before the second attempt; doubled with each */
 #define WORKER_MAX_PAUSES 5                 /* 1.6 s */
 #define WORKER_MAX_STARTS 8                 /* in a row that never served: then it is off */
-#define WORKER_NS_PER_GIB (1 * NS_PER_S) /* pinning host memory is slow, and takes the process's one thread  \
-                                          */
-#define WORKER_PACKETS 64                /* of one turn */
+#define WORKER_NS_PER_GIB                                                                                    \
+        (1 * NS_PER_S)    /* pinning host memory is slow, and takes the process's one thread                 \
+                           */
+#define WORKER_PACKETS 64 /* of one turn */
 #define WORKER_NEVER   UINT64_MAX
 
 enum worker_state { WORKER_IS_OFF, WORKER_WAITING, WORKER_STARTING, WORKER_TESTING, WORKER_SERVING };
@@ -62,16 +63,16 @@ struct workers {
         enum worker_state state;
         char why[WORKER_TEXT_BYTES];
         int socket;
-        pid_t pid;
-        uint64_t now_ns;   /* of the last turn */
-        uint64_t at_ns;    /* when this state was entered */
-        uint64_t start_ns; /* WAITING: when it is started */
-        uint64_t lost_ns;  /* since when nobody serves; WORKER_NEVER: somebody does */
-        uint64_t heard_ns; /* the last sign of life, or when one was first needed */
-        uint64_t eof_ns;   /* since when its socket is closed; WORKER_NEVER: it is not */
-        bool is_busy;      /* heard_ns counts */
-        bool is_asked;     /* for a sign of life */
-        bool is_burying;   /* the last one has not ended yet */
+        pid_t pid, last_pid; /* pid 0: it has ended */
+        uint64_t now_ns;     /* of the last turn */
+        uint64_t at_ns;      /* when this state was entered */
+        uint64_t start_ns;   /* WAITING: when it is started */
+        uint64_t lost_ns;    /* since when nobody serves; WORKER_NEVER: somebody does */
+        uint64_t heard_ns;   /* the last sign of life, or when one was first needed */
+        uint64_t eof_ns;     /* since when its socket is closed; WORKER_NEVER: it is not */
+        bool is_busy;        /* heard_ns counts */
+        bool is_asked;       /* for a sign of life */
+        bool is_burying;     /* the last one has not ended yet */
         bool needs_settings, needs_ping;
         uint32_t n_fails, n_restarts; /* fails: starts in a row that came to nothing */
         bool has_served;

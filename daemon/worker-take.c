@@ -101,16 +101,6 @@ static void take_run_done(struct workers *w, const struct worker_run_done *d) {
         workers_finish_task(w, t, (enum status)d->status, d->why);
 }
 
-static void take_log(const struct worker_log *l) {
-        switch ((enum log_level)l->level) {
-        case LOG_LEVEL_ERROR: log_error("tuttid-gpu: %s", l->text); break;
-        case LOG_LEVEL_WARNING: log_warning("tuttid-gpu: %s", l->text); break;
-        case LOG_LEVEL_NOTICE: log_notice("tuttid-gpu: %s", l->text); break;
-        case LOG_LEVEL_INFO: log_info("tuttid-gpu: %s", l->text); break;
-        case LOG_LEVEL_DEBUG: log_debug("tuttid-gpu: %s", l->text); break;
-        }
-}
-
 /* Before it is ready it says nothing of work. */
 static bool is_in_time(const struct workers *w, uint32_t verb) {
         if (verb == WORKER_CHORE_DONE || verb == WORKER_SUMS || verb == WORKER_RUN_DONE)
@@ -134,7 +124,6 @@ static void take_packet(struct workers *w, const union worker_packet *p, int *fd
         case WORKER_CHORE_DONE: workers_answer(w, &p->chore_done, fd); return;
         case WORKER_SUMS: take_sums(w, &p->sums); return;
         case WORKER_RUN_DONE: take_run_done(w, &p->run_done); return;
-        case WORKER_LOG: take_log(&p->log); return;
         case WORKER_PONG:
         case WORKER_SETTINGS:
         case WORKER_IMPORT:

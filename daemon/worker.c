@@ -53,7 +53,7 @@ static void workers_spawn(struct workers *w) {
 static void workers_meet(struct workers *w, const struct nursery_news *news) {
         struct epoll_event e = { .events = EPOLLIN };
         w->socket = news->socket;
-        w->pid = news->pid;
+        w->pid = w->last_pid = news->pid;
         w->awaits_room = false;
         if (w->state != WORKER_STARTING || epoll_ctl(w->events, EPOLL_CTL_ADD, w->socket, &e) < 0)
                 workers_lose(w, "it came when it was not wanted");
@@ -106,7 +106,7 @@ void workers_lose(struct workers *w, const char *format, ...) {
         bool was_steady = w->state == WORKER_SERVING && w->now_ns - w->at_ns >= WORKER_STEADY_NS;
         bool has_served = w->state == WORKER_SERVING;
         w->n_fails = was_steady ? 0 : w->n_fails + 1;
-        log_warning("tuttid-gpu (pid %d) is lost: %s", (int)w->pid, why);
+        log_warning("tuttid-gpu (pid %d) is lost: %s", (int)w->last_pid, why);
         if (!has_served && w->n_fails >= WORKER_MAX_STARTS) {
                 snprintf(w->why, sizeof(w->why), "tuttid-gpu was started %u times in vain: %s", w->n_fails,
                         why);
@@ -288,6 +288,7 @@ static void workers_init(struct workers *w, const struct workers_setting *settin
         w->nursery = setting->nursery;
         w->takes_ipc = setting->takes_ipc;
         w->log_level = setting->log_level;
+        w->now_ns = setting->now_ns;
         w->socket = w->events = -1;
         w->lost_ns = w->eof_ns = WORKER_NEVER;
         list_init(&w->outbox);

@@ -37,6 +37,7 @@ struct workers_setting {
         bool takes_ipc;          /* legacy handles */
         enum log_level log_level;
         struct doorbell bell;
+        uint64_t now_ns;
 };
 
 /* Asks for the process at once; its devices appear when it has tested them. 0 or negative errno; *setting's
