@@ -423,6 +423,7 @@ static void conductor_dispatch(
         case REQUEST_UNPREPARE:
         case REQUEST_OPEN_LANE:
         case REQUEST_PAGES:
+        case REQUEST_OPEN_SIGNALS:
         case REQUEST_NONE:
                 error_init(err, STATUS_OK);
                 status = error_set(err, STATUS_UNSUPPORTED, FIELD_UNSPECIFIED,
