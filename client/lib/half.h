@@ -27,6 +27,8 @@ struct half {
 struct half_options {
         bool has_timeout;
         uint64_t timeout_ns; /* 0: none */
+        bool has_stream;
+        void *stream;
         struct options options;
 };
 
