@@ -193,6 +193,7 @@ void engine_task_free(struct task *t) {
         if (!t)
                 return;
         plan_deinit(&t->plan);
+        free((void *)t->signals);
         free(t);
 }
 
