@@ -98,6 +98,7 @@ static int build_step(const struct problem *problem, struct step step, uint32_t 
                 step.kind == STEP_COPY ? &problem->entries[first][step.entry].input : NULL;
         const struct options *options = &problem->signature->options;
 
+        step.device = problem->device;
         step.dtype = problem->entries[first][step.entry].dtype;
         step.output_dtype = entry_output_dtype(&problem->entries[first][step.entry]);
         step.check_numerics = options->check_numerics;
