@@ -258,9 +258,9 @@ static void task_start_stage(struct engine *e, struct task *t, const struct stag
 bool task_start_phase(struct engine *e, struct task *t) {
         struct stage stage;
         uint32_t cursor = t->next_stage;
-        t->n_slices = 0;
         if (!plan_next_stage(&t->plan, &cursor, &stage))
                 return false;
+        t->n_slices = 0;
         const uint32_t phase = stage.phase;
         do {
                 task_start_stage(e, t, &stage);
