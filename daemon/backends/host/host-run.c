@@ -128,6 +128,7 @@ static void run_piece(const struct chunk *c, const struct piece *piece) {
         job.call = (struct kernel_call){
                 .op = s->op,
                 .dtype = s->dtype,
+                .output_dtype = s->output_dtype,
                 .inputs = job.in,
                 .n_inputs = s->n_inputs,
                 .outputs = job.out,
