@@ -482,6 +482,8 @@ void plan_print(const struct plan *p, struct text *t) {
                 text_add_bytes(t, plan_scratch_bytes(p));
         }
         text_add(t, "\n");
+        if (p->fallback[0])
+                text_add(t, "fallback: %s\n", p->fallback);
         for (uint32_t i = 0; i < p->n_steps; i++)
                 print_step(p, &p->steps[i], t);
 }

@@ -81,6 +81,8 @@ struct step {
 
 struct plan {
         const char *algorithm;
+        const char *why;    /* it was chosen: the end of a sentence; or NULL */
+        char fallback[192]; /* what was wished for and is not done, and why; "": nothing */
         enum plan_order order;
         uint32_t device; /* the first among those that execute it: device_parse's number */
         struct step *steps;
