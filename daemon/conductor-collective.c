@@ -148,6 +148,14 @@ static void conductor_refuse_sealed(struct conductor *c, struct meeting *m, enum
         conductor_finish(c, m);
 }
 
+/* As the configuration has them now: it may be read again at any time. */
+void conductor_set_rules(const struct conductor *c, struct planner *planner) {
+        const struct config *config = c->house.config;
+        planner_set_rules(planner,
+                &(struct plan_rules){ .algorithm = config->plan_algorithm,
+                        .library_from_bytes = config->plan_library_from_bytes });
+}
+
 static enum status refuse_memory(struct conductor *c) {
         error_init(&c->error, STATUS_NO_MEMORY);
         return error_set(&c->error, STATUS_NO_MEMORY, FIELD_UNSPECIFIED, "tuttid is short of memory");
@@ -214,6 +222,7 @@ static struct planning *planning_new(
                 free(p);
                 return NULL;
         }
+        conductor_set_rules(c, p->planner);
         p->meeting = m;
         p->problem = describe_problem(c, m, p->ranks, p->entries, p->weights);
         p->problem.device = problem->device;
@@ -269,6 +278,7 @@ void conductor_run(struct conductor *c, struct meeting *m) {
                 if (status == STATUS_OK)
                         return;
         } else if (status == STATUS_OK) {
+                conductor_set_rules(c, c->house.planner);
                 status = planner_plan(c->house.planner, &problem, &t->plan, &c->error);
         }
         conductor_execute(c, m, status);

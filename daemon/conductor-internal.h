@@ -97,6 +97,8 @@ enum status conductor_take_slot(struct conductor *c, struct meeting *m, struct p
 /* The collective has ended: with OK its contributors hold the slot. */
 void conductor_end_slot(struct conductor *c, struct meeting *m);
 
+void conductor_set_rules(const struct conductor *c, struct planner *planner);
+
 /* Fills in what only the host knows of the replicas in an error: alive, stopped, dead. */
 void conductor_probe(struct conductor *c, const struct group *g, uint32_t n, struct replica_report *reports);
 

@@ -40,6 +40,7 @@ static uint64_t memory_total(void) {
 }
 
 static const char *const isa_words[] = { "auto", "scalar", "avx2", "avx512", NULL };
+static const char *const algorithm_words[] = { "auto", "one_device", "hierarchical_copy", "library", NULL };
 static const char *const confine_words[] = { "yes", "no", NULL };
 static const char *const log_words[] = { "error", "warning", "notice", "info", "debug", NULL };
 
@@ -75,6 +76,13 @@ static const struct config_key keys[] = {
         { "cpu.isa", .is_fixed = true, FIELD(isa), .rule.type = VALUE_WORD, .rule.words = isa_words,
                 .preset = "auto",
                 .help = "The instruction set of the kernels; results do not depend on it." },
+        { "plan.algorithm", FIELD(plan_algorithm), .rule.type = VALUE_WORD, .rule.words = algorithm_words,
+                .preset = "auto",
+                .help = "How reductions are done that do not say it themselves, where that can be; auto goes "
+                        "by the table." },
+        { "plan.library-from", FIELD(plan_library_from_bytes), .rule.type = VALUE_BYTES,
+                .rule.max = UINT64_C(1) << 50, .preset = "256 KiB",
+                .help = "The size from which on the table gives a reduction over GPUs to their library." },
         { "time.default-timeout", FIELD(default_timeout_ns), .rule.type = VALUE_DURATION,
                 .rule.max = 8760 * HOUR, .rule.word = "none", .rule.of_word = no_time, .preset = "600 s",
                 .help = "How long a replica waits for the others when neither call nor group says it; 0 is "

@@ -12,6 +12,7 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "isa.h"
+#include "model/algorithm.h"
 
 #define CONFIG_PATH_BYTES 256
 #define MAX_CPU_DEVICES   64
@@ -45,6 +46,8 @@ struct config {
         struct quota_limits quota;
         struct quota_override overrides[MAX_OVERRIDES];
         uint32_t n_overrides;
+        enum algorithm_name plan_algorithm; /* a wish; unspecified: auto */
+        uint64_t plan_library_from_bytes;
         char admins[256]; /* uids, with blanks or commas between them */
         enum log_level log_level;
         enum confine confine;

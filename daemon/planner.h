@@ -17,7 +17,7 @@ struct plan_rules {
         uint64_t library_from_bytes;      /* of a collective on GPUs, from which on the library is better */
 };
 
-/* The rules of a tuttid that was told nothing. */
+/* Those of a tuttid that was told nothing. */
 #define PLAN_RULES_DEFAULT ((struct plan_rules){ .library_from_bytes = UINT64_C(256) << 10 })
 
 int planner_new(struct planner **ret, uint32_t n_devices, uint64_t chunk_bytes) MUST_USE;
