@@ -178,9 +178,21 @@ static struct problem describe_problem(const struct conductor *c, const struct m
                 .n_devices = engine_n_devices(c->house.engine) };
 }
 
+/* What lies between the steps of a plan is memory that tuttid provides (P18). */
+static enum status charge_scratch(struct conductor *c, const struct meeting *m) {
+        struct task *t = m->task;
+        uint64_t n_bytes = plan_scratch_bytes(&t->plan);
+        if (n_bytes == 0)
+                return STATUS_OK;
+        return quota_charge(c->house.quotas, &t->scratch_charge, m->group->uid, QUOTA_RESULT_BYTES, n_bytes,
+                &c->error);
+}
+
 /* It has a plan, or none: given to the engine unless there is nothing to do. */
 static void conductor_execute(struct conductor *c, struct meeting *m, enum status status) {
         struct task *t = m->task;
+        if (status == STATUS_OK)
+                status = charge_scratch(c, m);
         if (status != STATUS_OK) {
                 conductor_refuse_sealed(c, m, status);
                 return;
@@ -344,6 +356,7 @@ static void conductor_refuse_scratch(struct conductor *c, struct meeting *m) {
 void conductor_task_done(struct conductor *c, struct task *t) {
         struct meeting *m = t->owner;
         c->n_running--;
+        charge_release(&t->scratch_charge);
         if (t->done_ns > c->now_ns) /* begun in this turn, which the loop thread has had to wait in */
                 c->now_ns = t->done_ns;
         if (t->blocked_ns)

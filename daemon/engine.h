@@ -23,6 +23,7 @@
 #include "config.h"
 #include "doorbell.h"
 #include "plan.h"
+#include "quota.h"
 
 struct engine;
 struct task;
@@ -42,6 +43,7 @@ struct task {
         uint32_t uid;
         uint64_t group;
         void *owner;
+        struct charge scratch_charge; /* its owner's, for the plan's scratch */
         /* Set when it comes back. */
         enum status status; /* OK; BAD_FD with the culprit; NO_MEMORY: no scratch, nothing was written */
         uint64_t culprit_session, culprit_buffer;

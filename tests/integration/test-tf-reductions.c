@@ -236,6 +236,34 @@ START_TEST(P4_replicas_agree_on_packs) {
 }
 END_TEST
 
+/* --- scratch --- */
+
+static void exceed(struct replica *me) {
+        struct floats f;
+        struct tutti_work *w;
+        struct tutti_group *g = join_train(me, TUTTI_FAIL);
+        const struct tutti_options options = TUTTI_OPTIONS(.algorithm = "hierarchical_copy");
+        floats_init(me->t, &f, 100000);
+        expect_status(
+                tutti_all_reduce_start(g, NULL, TUTTI_SUM, &f.value, &f.value, &options, &w), TUTTI_OK);
+        expect_work(w, TUTTI_QUOTA);
+        expect_in(tutti_work_error(w)->text, "result-bytes");
+        tutti_work_free(w);
+        expect_status(floats_sum(g, NULL, &f), TUTTI_OK);
+        floats_deinit(&f);
+        floats_init(me->t, &f, 1000);
+        reduce(g, TUTTI_SUM, &f, &f, &options);
+}
+
+START_TEST(P18_scratch_is_charged_to_the_user) {
+        board_init();
+        struct host *h = host_start((const char *[]){ "--set", "quota.result-bytes=64 KiB", NULL });
+        run_replicas(h, 2, exceed, NULL);
+        host_expect_counters_zero(h);
+        host_stop(h);
+}
+END_TEST
+
 /* --- a base set --- */
 
 static void merge(struct replica *me) {
@@ -261,5 +289,5 @@ UNIT_MAIN("tf-reductions", 170, TA1_TA2_TA3_TA4_TB1_TB4_by_every_algorithm_with_
         TA1_TA2_TA3_TA4_TB1_TB4_by_every_algorithm_with_16_replicas,
         TA1_TA2_TA3_TA4_TB1_TB4_by_every_algorithm_on_1_to_8_devices,
         TF21_one_device_is_the_one_that_is_named, P10_large_values_by_hierarchical_copy,
-        P15_what_is_demanded_and_cannot_be_is_refused, P4_replicas_agree_on_packs,
+        P15_what_is_demanded_and_cannot_be_is_refused, P4_replicas_agree_on_packs, P18_scratch_is_charged_to_the_user,
         TC7_options_of_a_membership_hold_where_a_call_says_nothing)
