@@ -319,6 +319,20 @@ CUresult CUDAAPI cuDevicePrimaryCtxRetain(CUcontext *ret, CUdevice device) {
         return fake_leave(r);
 }
 
+void fake_context_end(struct fake_context *context) {
+        context->is_ending = true;
+        context->n_users = 0;
+        fake_streams_end(context);
+        fake_events_end(context);
+        fake_modules_end(context);
+        fake_memory_end(context);
+        for (int i = 0; i < fake.n_devices; i++)
+                fake.contexts[i].peers &= ~(1u << context->physical);
+        context->peers = 0;
+        context->is_ending = false;
+        pthread_cond_broadcast(&fake.changed);
+}
+
 CUresult CUDAAPI cuDevicePrimaryCtxRelease(CUdevice device) {
         CUresult r = fake_enter(CALL_cuDevicePrimaryCtxRelease, FAKE_INIT);
         if (r != CUDA_SUCCESS)
@@ -328,15 +342,8 @@ CUresult CUDAAPI cuDevicePrimaryCtxRelease(CUdevice device) {
         struct fake_context *c = &fake.contexts[device];
         if (!c->n_users)
                 return fake_leave(CUDA_ERROR_INVALID_CONTEXT);
-        if (--c->n_users == 0) {
-                fake_streams_end(c);
-                fake_events_end(c);
-                fake_modules_end(c);
-                fake_memory_end(c);
-                for (int i = 0; i < fake.n_devices; i++)
-                        fake.contexts[i].peers &= ~(1u << c->physical);
-                c->peers = 0;
-        }
+        if (--c->n_users == 0)
+                fake_context_end(c);
         return fake_leave(CUDA_SUCCESS);
 }
 

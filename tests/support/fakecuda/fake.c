@@ -26,6 +26,8 @@ static CUresult check_state(enum fake_call call, enum fake_needs needs) {
                 return CUDA_ERROR_NOT_PERMITTED;
         if (needs == FAKE_NOTHING)
                 return CUDA_SUCCESS;
+        if (fake.is_gone)
+                return CUDA_ERROR_DEINITIALIZED;
         if (fake.is_forked || (!fake.is_init && call != CALL_cuInit))
                 return CUDA_ERROR_NOT_INITIALIZED;
         return (CUresult)atomic_load(&fake.sticky);
@@ -42,7 +44,9 @@ CUresult fake_enter(enum fake_call call, enum fake_needs needs) {
                 return fake_verdict.result;
         if (!fake.is_forked)
                 pthread_mutex_lock(&fake.lock);
-        r = needs == FAKE_CONTEXT ? fake_check_context() : CUDA_SUCCESS;
+        r = check_state(call, needs); /* it may have changed before the lock was had */
+        if (r == CUDA_SUCCESS && needs == FAKE_CONTEXT)
+                r = fake_check_context();
         return r == CUDA_SUCCESS ? r : fake_leave(r);
 }
 
@@ -230,16 +234,19 @@ CUresult CUDAAPI cuDriverGetVersion(int *ret) {
         return fake_leave(CUDA_SUCCESS);
 }
 
-/* When the library is closed: threads end and descriptors close, as tests count them. */
+/* When the library is closed or the process ends: threads end and descriptors close, as tests count them. The page
+ * stays mapped for threads that are late. */
 __attribute__((destructor)) static void end(void) {
         if (!fake.process || fake.is_forked)
                 return;
         pthread_mutex_lock(&fake.lock);
+        fake.is_gone = true;
         for (int i = 0; i < fake.n_devices; i++)
                 if (fake.contexts[i].n_users)
-                        fake_streams_end(&fake.contexts[i]);
-        for (int i = 0; i < fake.n_devices; i++)
-                fake_memory_end(&fake.contexts[i]);
+                        fake_context_end(&fake.contexts[i]);
+        fake_vmm_end();
+        fake_ranges_end();
         pthread_mutex_unlock(&fake.lock);
-        fake_page_unmap(fake.page_fd, fake.page);
+        if (fake.page_fd >= 0)
+                close(fake.page_fd);
 }

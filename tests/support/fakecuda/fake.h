@@ -38,6 +38,7 @@ struct fake_context {
         struct fake_stream *null_stream;
         pthread_t thread;
         bool is_ending;
+        unsigned int n_held; /* its part of the process's n_held */
         int heap_fd; /* what cuMemAlloc gives; each piece at an offset of its own, never used twice */
         uint64_t heap_end;
         uint64_t heap_id;
@@ -49,6 +50,7 @@ struct fake {
         _Atomic int sticky;     /* CUresult; 0 while all is well */
         bool is_init;
         bool is_forked;
+        bool is_gone; /* the library is being closed */
         int n_devices;
         int n_physical;
         uint32_t reach[FAKE_MAX_DEVICES];   /* bit j of [i]: physical i may read j as a peer */
@@ -122,6 +124,8 @@ bool fake_takes_allowance(enum fake_call call);
 
 CUresult fake_devices_init(void);
 int fake_physical(int device); /* -1 for none */
+/* All that the context has ends; the lock is let go meanwhile. */
+void fake_context_end(struct fake_context *context);
 
 /* --- errors.c --- */
 
@@ -159,6 +163,8 @@ bool fake_range_overlaps(uintptr_t base, size_t n_bytes);
 bool fake_range_add(const struct fake_range *range);
 void fake_range_remove(struct fake_range *range);
 
+void fake_ranges_end(void);
+
 enum fake_use { FAKE_READ, FAKE_WRITE };
 bool fake_range_allows(const struct fake_range *range, int physical, enum fake_use use);
 
@@ -183,6 +189,7 @@ struct fake_physical {
         CUmemAllocationProp properties;
 };
 void fake_physical_unmap(struct fake_range *range);
+void fake_vmm_end(void);
 
 /* --- stream.c --- */
 

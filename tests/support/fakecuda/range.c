@@ -74,6 +74,8 @@ bool fake_range_allows(const struct fake_range *range, int physical, enum fake_u
         return false;
 }
 
-__attribute__((destructor)) static void end(void) {
+void fake_ranges_end(void) {
         free(ranges);
+        ranges = NULL;
+        n_ranges = room = 0;
 }

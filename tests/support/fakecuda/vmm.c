@@ -372,8 +372,19 @@ CUresult CUDAAPI cuMemGetAccess(unsigned long long *ret, const CUmemLocation *lo
         return fake_leave(CUDA_SUCCESS);
 }
 
-/* When the library is closed. */
-__attribute__((destructor)) static void end(void) {
-        for (struct fake_range *range; (range = fake_range_at(0)) && range->kind == FAKE_MAPPED;)
-                fake_physical_unmap(range);
+void fake_vmm_end(void) {
+        for (size_t i = 0; fake_range_at(i);) {
+                struct fake_range *range = fake_range_at(i);
+                if (range->kind == FAKE_MAPPED)
+                        fake_physical_unmap(range);
+                else
+                        i++;
+        }
+        struct fake_handle *h, *next;
+        HASH_ITER(hh, fake.handles, h, next) {
+                if (h->kind != FAKE_PHYSICAL)
+                        continue;
+                ((struct fake_physical *)h)->n_handles = 0;
+                unref((struct fake_physical *)h);
+        }
 }
