@@ -1,5 +1,5 @@
-/* Every function of the driver and of NCCL that the fake has, with the version of CUDA that brought it in this
- * form. The order is the numbering of counters and faults. Needs no cuda.h. */
+/* Every function of the driver and of NCCL that the fake has, with the version of CUDA that brought it in
+ * this form. The order is the numbering of counters and faults. Needs no cuda.h. */
 #pragma once
 
 #define FAKE_CUDA_CALLS(X)                                                                                   \

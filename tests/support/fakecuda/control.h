@@ -1,9 +1,9 @@
 /* For tests: looks into, and steers, the fake drivers (README.md) of all processes that were started with
  * FAKECUDA_CONTROL=path. Needs neither cuda.h nor the fake itself.
  *
- * `who` says whose fake is meant: NULL everybody's, "tuttid-gpu" that of the programs of this name (the first 15
- * characters), "#123" that of pid 123. `call` is the name of a function ("cuMemcpyAsync"). A mistaken name is a
- * failure of the test: these functions abort. */
+ * `who` says whose fake is meant: NULL everybody's, "tuttid-gpu" that of the programs of this name (the first
+ * 15 characters), "#123" that of pid 123. `call` is the name of a function ("cuMemcpyAsync"). A mistaken name
+ * is a failure of the test: these functions abort. */
 #pragma once
 
 #include <stdbool.h>
@@ -17,7 +17,8 @@ void fakecuda_close(struct fakecuda *f);
 
 /* --- looking --- */
 
-/* How often it was called, by processes that are gone as well (where `who` is NULL or they still have a slot). */
+/* How often it was called, by processes that are gone as well (where `who` is NULL or they still have a
+ * slot). */
 uint64_t fakecuda_calls(const struct fakecuda *f, const char *who, const char *call);
 
 /* Device memory of a physical device that living processes hold, each allocation once. */
@@ -33,7 +34,8 @@ unsigned int fakecuda_processes(const struct fakecuda *f, const char *who);
 
 enum fakecuda_fault {
         FAKECUDA_FAILS,  /* the call returns `code` (a CUresult or ncclResult_t) */
-        FAKECUDA_STICKS, /* the call or its work breaks the process's contexts with `code` (0: illegal address) */
+        FAKECUDA_STICKS, /* the call or its work breaks the process's contexts with `code` (0: illegal
+                            address) */
         FAKECUDA_HANGS,  /* the call does not return until fakecuda_clear */
         FAKECUDA_STALLS, /* the call returns, its work does not begin until fakecuda_clear */
         FAKECUDA_SLOWS,  /* the call, or its work in a stream, takes `ms` longer */

@@ -37,7 +37,8 @@ static void print_uuid(int physical, char text[48]) {
         CUuuid u = uuid_of(physical);
         char *at = text + sprintf(text, "GPU-");
         for (int i = 0; i < 16; i++)
-                at += sprintf(at, i == 4 || i == 6 || i == 8 || i == 10 ? "-%02x" : "%02x", (unsigned char)u.bytes[i]);
+                at += sprintf(at, i == 4 || i == 6 || i == 8 || i == 10 ? "-%02x" : "%02x",
+                        (unsigned char)u.bytes[i]);
 }
 
 /* A device named by its index or by the beginning of its UUID; -1 for none. */
@@ -54,8 +55,8 @@ static int find_named(const char *name, size_t n_chars) {
         return -1;
 }
 
-/* CUDA_VISIBLE_DEVICES names them in the order in which the process numbers them; the first that is no device, or
- * a device twice, ends the list. */
+/* CUDA_VISIBLE_DEVICES names them in the order in which the process numbers them; the first that is no
+ * device, or a device twice, ends the list. */
 static void read_visible(const char *text) {
         uint32_t seen = 0;
         fake.n_devices = 0;
@@ -255,7 +256,8 @@ CUresult CUDAAPI cuDeviceCanAccessPeer(int *ret, CUdevice device, CUdevice peer)
         return fake_leave(CUDA_SUCCESS);
 }
 
-CUresult CUDAAPI cuDeviceGetP2PAttribute(int *ret, CUdevice_P2PAttribute attribute, CUdevice device, CUdevice peer) {
+CUresult CUDAAPI cuDeviceGetP2PAttribute(
+        int *ret, CUdevice_P2PAttribute attribute, CUdevice device, CUdevice peer) {
         CUresult r = fake_enter(CALL_cuDeviceGetP2PAttribute, FAKE_INIT);
         if (r != CUDA_SUCCESS)
                 return r;

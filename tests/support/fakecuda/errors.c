@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NAME(error) { error, #error }
+#define NAME(error)                                                                                          \
+        { error, #error }
 static const struct {
         CUresult error;
         const char *name;

@@ -1,5 +1,6 @@
-/* Events. An event is two counters, of records asked for and of records done; an interprocess one has them in a
- * memfd that other processes map. Whoever waits for an event waits for the record that was the last when he asked. */
+/* Events. An event is two counters, of records asked for and of records done; an interprocess one has them in
+ * a memfd that other processes map. Whoever waits for an event waits for the record that was the last when he
+ * asked. */
 #include "fake.h"
 
 #include <fcntl.h>
@@ -106,7 +107,8 @@ CUresult CUDAAPI cuEventCreate(CUevent *ret, unsigned int flags) {
         if (r != CUDA_SUCCESS)
                 return r;
         unsigned int known = CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
-        if (!ret || (flags & ~known) || ((flags & CU_EVENT_INTERPROCESS) && !(flags & CU_EVENT_DISABLE_TIMING)))
+        if (!ret || (flags & ~known) ||
+                ((flags & CU_EVENT_INTERPROCESS) && !(flags & CU_EVENT_DISABLE_TIMING)))
                 return fake_leave(CUDA_ERROR_INVALID_VALUE);
         return fake_leave(create(flags, ret));
 }
@@ -124,7 +126,7 @@ CUresult CUDAAPI cuEventDestroy(CUevent event) {
 
 void fake_events_end(const struct fake_context *context) {
         struct fake_handle *h, *next;
-        HASH_ITER(hh, fake.handles, h, next) {
+        HASH_ITER (hh, fake.handles, h, next) {
                 if (h->kind == FAKE_EVENT && ((struct fake_event *)h)->context == context)
                         discard((struct fake_event *)h);
         }
@@ -146,7 +148,8 @@ static void run_record(struct fake_work *work) {
         struct event_work *w = (struct event_work *)work;
         uint64_t done = atomic_load(&w->event->counters->n_done);
         w->event->done_at_ns = fake_now_ns();
-        while (done < w->record && !atomic_compare_exchange_weak(&w->event->counters->n_done, &done, w->record))
+        while (done < w->record &&
+                !atomic_compare_exchange_weak(&w->event->counters->n_done, &done, w->record))
                 ;
 }
 
@@ -232,7 +235,8 @@ CUresult CUDAAPI cuEventElapsedTime(float *ret, CUevent from, CUevent to) {
         if (r != CUDA_SUCCESS)
                 return r;
         const struct fake_event *a = find_event(from), *b = find_event(to);
-        if (!ret || !a || !b || ((a->flags | b->flags) & CU_EVENT_DISABLE_TIMING) || !last_record(a) || !last_record(b))
+        if (!ret || !a || !b || ((a->flags | b->flags) & CU_EVENT_DISABLE_TIMING) || !last_record(a) ||
+                !last_record(b))
                 return fake_leave(CUDA_ERROR_INVALID_HANDLE);
         if (!is_done(a, last_record(a)) || !is_done(b, last_record(b)))
                 return fake_leave(CUDA_ERROR_NOT_READY);

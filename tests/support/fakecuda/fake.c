@@ -57,8 +57,10 @@ CUresult fake_leave(CUresult result) {
 }
 
 void fake_stick(CUresult error) {
+        pthread_mutex_lock(&fake.lock); /* or who is just about to wait would miss it */
         atomic_store(&fake.sticky, (int)error);
         pthread_cond_broadcast(&fake.changed);
+        pthread_mutex_unlock(&fake.lock);
 }
 
 void fake_wait(enum fake_patience patience) {
@@ -213,7 +215,8 @@ static CUresult init(void) {
 
 CUresult CUDAAPI cuInit(unsigned int flags) {
         pthread_mutex_lock(&fake.lock);
-        CUresult r = fake.process ? CUDA_SUCCESS : join_page(); /* first of all: faults can strike cuInit itself */
+        CUresult r =
+                fake.process ? CUDA_SUCCESS : join_page(); /* first of all: faults can strike cuInit itself */
         pthread_mutex_unlock(&fake.lock);
         if (r == CUDA_SUCCESS)
                 r = fake_enter(CALL_cuInit, FAKE_INIT);
@@ -234,8 +237,8 @@ CUresult CUDAAPI cuDriverGetVersion(int *ret) {
         return fake_leave(CUDA_SUCCESS);
 }
 
-/* When the library is closed or the process ends: threads end and descriptors close, as tests count them. The page
- * stays mapped for threads that are late. */
+/* When the library is closed or the process ends: threads end and descriptors close, as tests count them. The
+ * page stays mapped for threads that are late. */
 __attribute__((destructor)) static void end(void) {
         if (!fake.process || fake.is_forked)
                 return;
@@ -244,8 +247,10 @@ __attribute__((destructor)) static void end(void) {
         for (int i = 0; i < fake.n_devices; i++)
                 if (fake.contexts[i].n_users)
                         fake_context_end(&fake.contexts[i]);
+        fake_modules_end(NULL);
         fake_vmm_end();
         fake_ranges_end();
+        fake_guard_end();
         pthread_mutex_unlock(&fake.lock);
         if (fake.page_fd >= 0)
                 close(fake.page_fd);

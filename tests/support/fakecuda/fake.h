@@ -1,8 +1,9 @@
 /* Inside of the fake driver: the state of this process, and what its parts have in common.
  *
- * One mutex guards everything. A public function goes fake_enter - work - fake_leave; enter counts the call, lets
- * faults strike, refuses what every call refuses (not initialised, a sticky error, no context), and takes the
- * lock. Streams are run by one thread for each context (stream.c), which lets the lock go while work runs. */
+ * One mutex guards everything. A public function goes fake_enter - work - fake_leave; enter counts the call,
+ * lets faults strike, refuses what every call refuses (not initialised, a sticky error, no context), and
+ * takes the lock. Streams are run by one thread for each context (stream.c), which lets the lock go while
+ * work runs. */
 #pragma once
 
 #include <cuda.h>
@@ -39,7 +40,7 @@ struct fake_context {
         pthread_t thread;
         bool is_ending;
         unsigned int n_held; /* its part of the process's n_held */
-        int heap_fd; /* what cuMemAlloc gives; each piece at an offset of its own, never used twice */
+        int heap_fd;         /* what cuMemAlloc gives; each piece at an offset of its own, never used twice */
         uint64_t heap_end;
         uint64_t heap_id;
 };
@@ -75,7 +76,7 @@ enum fake_needs { FAKE_NOTHING, FAKE_INIT, FAKE_CONTEXT };
 CUresult fake_enter(enum fake_call call, enum fake_needs needs);
 CUresult fake_leave(CUresult result);
 
-/* Breaks all contexts of the process. */
+/* Breaks all contexts of the process. Without the lock. */
 void fake_stick(CUresult error);
 
 /* Waits for `changed`, for at most 1 ms where other processes can bring what is waited for. */
@@ -145,14 +146,14 @@ struct fake_range {
         uintptr_t base;
         size_t n_bytes;
         enum fake_range_kind kind;
-        int owner;                    /* physical device; -1: host */
-        struct fake_context *context; /* that allocated, opened or registered it; NULL: any */
-        uint32_t readers, writers;    /* of MAPPED: physical devices */
-        unsigned int flags;           /* of HOST and REGISTERED: CU_MEMHOST... */
-        uint64_t id;                  /* of the allocation */
-        uint64_t buffer_id;           /* of the range */
-        uint64_t offset;              /* of DEVICE_MEMORY in its context's heap */
-        unsigned int n_opens;         /* of FOREIGN */
+        int owner;                      /* physical device; -1: host */
+        struct fake_context *context;   /* that allocated, opened or registered it; NULL: any */
+        uint32_t readers, writers;      /* of MAPPED: physical devices */
+        unsigned int flags;             /* of HOST and REGISTERED: CU_MEMHOST... */
+        uint64_t id;                    /* of the allocation */
+        uint64_t buffer_id;             /* of the range */
+        uint64_t offset;                /* of DEVICE_MEMORY in its context's heap */
+        unsigned int n_opens;           /* of FOREIGN */
         struct fake_physical *physical; /* of MAPPED */
 };
 
@@ -229,7 +230,17 @@ CUresult fake_stream_drain(struct fake_stream *stream);
 CUresult fake_streams_begin(struct fake_context *context);
 void fake_streams_end(struct fake_context *context); /* drops what has not run; lets the lock go meanwhile */
 
+/* --- guard.c --- */
+
+void fake_guard_begin(void);
+void fake_guard_end(void);
+/* Runs it; a bad access ends it, and breaks the contexts. */
+void fake_guarded(void (*run)(void *), void *argument);
+
 /* --- module.c --- */
+
+struct fake_kernel;
+struct fake_module;
 
 struct fake_function {
         struct fake_handle handle;
@@ -238,6 +249,7 @@ struct fake_function {
         struct fake_module *module;
         int max_dynamic_bytes;
 };
+/* Of the context; NULL: libraries, which belong to none. */
 void fake_modules_end(const struct fake_context *context);
 
 /* --- event.c --- */

@@ -1,5 +1,5 @@
-/* Faults: what is to go wrong in which call. Those of the environment belong to this process alone; those of the
- * page were set by a test, for one process or for many, which then count their calls together. */
+/* Faults: what is to go wrong in which call. Those of the environment belong to this process alone; those of
+ * the page were set by a test, for one process or for many, which then count their calls together. */
 #include "fake.h"
 
 #include <errno.h>
@@ -72,7 +72,8 @@ static bool is_same_call(uint32_t of_fault, enum fake_call call) {
 }
 
 static bool strikes(struct fake_fault *f, enum fake_call call) {
-        if (!atomic_load(&f->is_armed) || !is_same_call(f->call, call) || !fake_process_is(fake.process, f->who))
+        if (!atomic_load(&f->is_armed) || !is_same_call(f->call, call) ||
+                !fake_process_is(fake.process, f->who))
                 return false;
         int64_t left = atomic_fetch_sub(&f->n_left, 1);
         return left == 1 || (left < 1 && f->repeats);
@@ -101,9 +102,9 @@ static bool adds_work(enum fake_call call) {
         const char *name = fake_call_name(call);
         size_t n = strlen(name);
         return strstr(name, "Value") || strstr(name, "Launch") || call == CALL_cuStreamBatchMemOp ||
-                call == CALL_cuEventRecord || call == CALL_cuStreamWaitEvent || call == CALL_ncclAllReduce ||
-                call == CALL_ncclReduce || call == CALL_ncclBroadcast || !strncmp(name, "cuMemcpy", 8) ||
-                !strncmp(name, "cuMemset", 8) || (n > 5 && !strcmp(name + n - 5, "Async"));
+               call == CALL_cuEventRecord || call == CALL_cuStreamWaitEvent || call == CALL_ncclAllReduce ||
+               call == CALL_ncclReduce || call == CALL_ncclBroadcast || !strncmp(name, "cuMemcpy", 8) ||
+               !strncmp(name, "cuMemset", 8) || (n > 5 && !strcmp(name + n - 5, "Async"));
 }
 
 struct fake_verdict fake_judge(enum fake_call call) {
@@ -129,7 +130,7 @@ struct fake_verdict fake_judge(enum fake_call call) {
 
 static bool holds(struct fake_hold *h, enum fake_call call) {
         return atomic_load(&h->is_armed) && (h->call == N_FAKE_CALLS || is_same_call(h->call, call)) &&
-                fake_process_is(fake.process, h->who);
+               fake_process_is(fake.process, h->who);
 }
 
 bool fake_is_held(enum fake_call call) {

@@ -1,5 +1,5 @@
-/* Memory of devices from cuMemAlloc, and host memory that devices see. Device memory is a memfd of each context,
- * in which each piece has an offset of its own that is never used again. */
+/* Memory of devices from cuMemAlloc, and host memory that devices see. Device memory is a memfd of each
+ * context, in which each piece has an offset of its own that is never used again. */
 #include "fake.h"
 
 #include <errno.h>
@@ -81,7 +81,8 @@ static CUresult map_piece(struct fake_context *c, struct fake_range *range) {
                 c->heap_fd = memfd_create("fakecuda-heap", MFD_CLOEXEC);
         if (c->heap_fd < 0 || ftruncate(c->heap_fd, (off_t)(c->heap_end + range->n_bytes)) < 0)
                 return CUDA_ERROR_OUT_OF_MEMORY;
-        void *at = mmap(NULL, range->n_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, c->heap_fd, (off_t)c->heap_end);
+        void *at = mmap(
+                NULL, range->n_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, c->heap_fd, (off_t)c->heap_end);
         if (at == MAP_FAILED)
                 return CUDA_ERROR_OUT_OF_MEMORY;
         range->base = (uintptr_t)at;
@@ -103,7 +104,9 @@ static CUresult allocate(struct fake_context *c, size_t n_bytes, CUdeviceptr *re
         CUresult r = map_piece(c, &range);
         if (r != CUDA_SUCCESS)
                 return r;
-        struct fake_allocation a = { .id = range.id, .n_bytes = range.n_bytes, .device = (uint32_t)c->physical };
+        struct fake_allocation a = {
+                .id = range.id, .n_bytes = range.n_bytes, .device = (uint32_t)c->physical
+        };
         range.n_bytes = n_bytes;
         r = fake_charge(&a);
         if (r == CUDA_SUCCESS && !fake_range_add(&range)) {
@@ -131,8 +134,8 @@ static CUresult drain(struct fake_context *c) {
 
 static void free_piece(struct fake_range *range) {
         size_t n_bytes = (range->n_bytes + FAKE_PAGE - 1) & ~((size_t)FAKE_PAGE - 1);
-        (void)fallocate(range->context->heap_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)range->offset,
-                (off_t)n_bytes);
+        (void)fallocate(range->context->heap_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                (off_t)range->offset, (off_t)n_bytes);
         munmap((void *)range->base, n_bytes);
         fake_uncharge(range->id);
         fake_range_remove(range);
@@ -172,7 +175,8 @@ CUresult CUDAAPI cuMemHostAlloc(void **ret, size_t n_bytes, unsigned int flags) 
         CUresult r = fake_enter(CALL_cuMemHostAlloc, FAKE_CONTEXT);
         if (r != CUDA_SUCCESS)
                 return r;
-        unsigned int known = CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
+        unsigned int known =
+                CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
         if (!ret || !n_bytes || (flags & ~known))
                 return fake_leave(CUDA_ERROR_INVALID_VALUE);
         void *at = mmap(NULL, n_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -147,7 +147,8 @@ int fake_page_join(struct fake_page *page, int fd) {
 }
 
 bool fake_page_is_alive(int fd, int slot, int self) {
-        return slot == self || (fd >= 0 && lock_byte(fd, F_OFD_GETLK, F_WRLCK, BYTE_OF_PROCESSES + slot) == 1);
+        return slot == self ||
+               (fd >= 0 && lock_byte(fd, F_OFD_GETLK, F_WRLCK, BYTE_OF_PROCESSES + slot) == 1);
 }
 
 uint64_t fake_page_bytes(const struct fake_page *page, int fd, int self, uint32_t device) {

@@ -1,9 +1,9 @@
-/* What the processes that use the fake share with each other and with the test: counters, who holds which device
- * memory, faults to be struck, work to be held back. It is one file (FAKECUDA_CONTROL), mapped by all; where none
- * is named, a process has a page of its own.
+/* What the processes that use the fake share with each other and with the test: counters, who holds which
+ * device memory, faults to be struck, work to be held back. It is one file (FAKECUDA_CONTROL), mapped by all;
+ * where none is named, a process has a page of its own.
  *
- * A process is alive as long as it has its slot's byte of the file locked (an open file description lock, so that
- * neither a namespace nor a recycled pid deceives): what a killed process held counts no more. */
+ * A process is alive as long as it has its slot's byte of the file locked (an open file description lock, so
+ * that neither a namespace nor a recycled pid deceives): what a killed process held counts no more. */
 #pragma once
 
 #include <pthread.h>
@@ -27,7 +27,7 @@ enum fake_action {
         FAKE_HANG,   /* the call does not return while the fault stands */
         FAKE_STALL,  /* the call returns; its work does not begin while the fault stands */
         FAKE_SLOW,   /* the call, or its work in a stream, takes `ms` longer */
-        FAKE_ASYNC,  /* NCCL: the call returns; the communicator's state becomes `code`, its work never ends */
+        FAKE_ASYNC, /* NCCL: the call returns; the communicator's state becomes `code`, its work never ends */
 };
 
 struct fake_fault {
@@ -36,15 +36,15 @@ struct fake_fault {
         uint32_t action;
         int32_t code;
         uint32_t ms;
-        uint32_t repeats;               /* not only the n-th call, every later one too */
-        _Atomic int64_t n_left;         /* calls until it strikes */
-        char who[FAKE_NAME_BYTES];      /* see fake_process_is */
+        uint32_t repeats;          /* not only the n-th call, every later one too */
+        _Atomic int64_t n_left;    /* calls until it strikes */
+        char who[FAKE_NAME_BYTES]; /* see fake_process_is */
 };
 
 struct fake_hold {
         _Atomic uint32_t is_armed;
-        uint32_t call;                  /* only work of this call; N_FAKE_CALLS: all */
-        _Atomic int64_t n_allowed;      /* pieces of work that may still pass */
+        uint32_t call;             /* only work of this call; N_FAKE_CALLS: all */
+        _Atomic int64_t n_allowed; /* pieces of work that may still pass */
         char who[FAKE_NAME_BYTES];
 };
 
@@ -68,7 +68,7 @@ struct fake_page {
         _Atomic uint64_t magic;
         pthread_mutex_t lock; /* robust: processes are killed at any time */
         _Atomic uint64_t next_id;
-        _Atomic uint32_t order; /* enum fakecuda_order */
+        _Atomic uint32_t order;                    /* enum fakecuda_order */
         _Atomic uint64_t gone_calls[N_FAKE_CALLS]; /* of processes whose slot is another's now */
         struct fake_process processes[FAKE_MAX_PROCESSES];
         struct fake_allocation allocations[FAKE_MAX_ALLOCATIONS];

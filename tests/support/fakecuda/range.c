@@ -62,8 +62,7 @@ bool fake_range_allows(const struct fake_range *range, int physical, enum fake_u
         const struct fake_context *c = fake_context_of_physical(physical);
         switch (range->kind) {
         case FAKE_DEVICE_MEMORY:
-        case FAKE_FOREIGN:
-                return range->owner == physical || (c && (c->peers & (1u << range->owner)));
+        case FAKE_FOREIGN: return range->owner == physical || (c && (c->peers & (1u << range->owner)));
         case FAKE_MAPPED: return ((use == FAKE_WRITE ? range->writers : range->readers) >> physical) & 1;
         case FAKE_HOST: return true; /* where addresses are unified, of all contexts */
         case FAKE_REGISTERED:

@@ -4,11 +4,12 @@
  *                                                    of those that may go, one by the order asked for
  *                                                    --> run, without the lock --> done, everybody is told
  *
- * What waits (for a value in memory, an event, a hold) stays the head of its stream and stops that stream alone, so
- * that one thread is enough for a device. Where something outside of the process can end the wait, the thread looks
- * again every fifth of a millisecond.
+ * What waits (for a value in memory, an event, a hold) stays the head of its stream and stops that stream
+ * alone, so that one thread is enough for a device. Where something outside of the process can end the wait,
+ * the thread looks again every fifth of a millisecond.
  *
- * The NULL stream is the legacy one: its work waits for all earlier work of blocking streams, and theirs for its. */
+ * The NULL stream is the legacy one: its work waits for all earlier work of blocking streams, and theirs for
+ * its. */
 #include "fake.h"
 
 #include <signal.h>
@@ -169,8 +170,12 @@ CUresult fake_streams_begin(struct fake_context *context) {
         context->null_stream = new_stream(context, CU_STREAM_DEFAULT, 0);
         if (!context->null_stream)
                 return CUDA_ERROR_OUT_OF_MEMORY;
+        static const int bad[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP };
         sigset_t all, old;
+        fake_guard_begin();
         sigfillset(&all);
+        for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++)
+                sigdelset(&all, bad[i]);          /* guard.c catches some of them */
         pthread_sigmask(SIG_SETMASK, &all, &old); /* signals are for the threads of the program */
         int r = pthread_create(&context->thread, NULL, serve, context);
         pthread_sigmask(SIG_SETMASK, &old, NULL);

@@ -41,7 +41,9 @@ static CUresult check_properties(const CUmemAllocationProp *p) {
 
 /* Takes the descriptor. */
 static CUresult new_physical(const struct fake_physical *like, CUmemGenericAllocationHandle *ret) {
-        struct fake_allocation a = { .id = like->id, .n_bytes = like->n_bytes, .device = (uint32_t)like->owner };
+        struct fake_allocation a = {
+                .id = like->id, .n_bytes = like->n_bytes, .device = (uint32_t)like->owner
+        };
         CUresult r = fake_charge(&a);
         struct fake_physical *p = r == CUDA_SUCCESS ? fake_handle_new(FAKE_PHYSICAL, sizeof(*p)) : NULL;
         if (!p) {
@@ -69,7 +71,8 @@ static void unref(struct fake_physical *p) {
         free(p);
 }
 
-static CUresult create(size_t n_bytes, const CUmemAllocationProp *properties, CUmemGenericAllocationHandle *ret) {
+static CUresult create(
+        size_t n_bytes, const CUmemAllocationProp *properties, CUmemGenericAllocationHandle *ret) {
         struct fake_physical p = { .n_bytes = n_bytes, .properties = *properties };
         char name[64];
         p.owner = fake_physical(properties->location.id);
@@ -87,8 +90,8 @@ static CUresult create(size_t n_bytes, const CUmemAllocationProp *properties, CU
         return new_physical(&p, ret);
 }
 
-CUresult CUDAAPI cuMemCreate(CUmemGenericAllocationHandle *ret, size_t n_bytes, const CUmemAllocationProp *properties,
-        unsigned long long flags) {
+CUresult CUDAAPI cuMemCreate(CUmemGenericAllocationHandle *ret, size_t n_bytes,
+        const CUmemAllocationProp *properties, unsigned long long flags) {
         CUresult r = fake_enter(CALL_cuMemCreate, FAKE_INIT);
         if (r != CUDA_SUCCESS)
                 return r;
@@ -110,8 +113,8 @@ CUresult CUDAAPI cuMemRelease(CUmemGenericAllocationHandle handle) {
         return fake_leave(CUDA_SUCCESS);
 }
 
-CUresult CUDAAPI cuMemGetAllocationGranularity(size_t *ret, const CUmemAllocationProp *properties,
-        CUmemAllocationGranularity_flags option) {
+CUresult CUDAAPI cuMemGetAllocationGranularity(
+        size_t *ret, const CUmemAllocationProp *properties, CUmemAllocationGranularity_flags option) {
         CUresult r = fake_enter(CALL_cuMemGetAllocationGranularity, FAKE_INIT);
         if (r != CUDA_SUCCESS)
                 return r;
@@ -123,8 +126,8 @@ CUresult CUDAAPI cuMemGetAllocationGranularity(size_t *ret, const CUmemAllocatio
         return fake_leave(r);
 }
 
-CUresult CUDAAPI cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *ret,
-        CUmemGenericAllocationHandle handle) {
+CUresult CUDAAPI cuMemGetAllocationPropertiesFromHandle(
+        CUmemAllocationProp *ret, CUmemGenericAllocationHandle handle) {
         CUresult r = fake_enter(CALL_cuMemGetAllocationPropertiesFromHandle, FAKE_INIT);
         if (r != CUDA_SUCCESS)
                 return r;
@@ -197,8 +200,8 @@ static CUresult import(int fd, CUmemGenericAllocationHandle *ret) {
         return p.fd < 0 ? CUDA_ERROR_OPERATING_SYSTEM : new_physical(&p, ret);
 }
 
-CUresult CUDAAPI cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *ret, void *os_handle,
-        CUmemAllocationHandleType type) {
+CUresult CUDAAPI cuMemImportFromShareableHandle(
+        CUmemGenericAllocationHandle *ret, void *os_handle, CUmemAllocationHandleType type) {
         CUresult r = fake_enter(CALL_cuMemImportFromShareableHandle, FAKE_INIT);
         if (r != CUDA_SUCCESS)
                 return r;
@@ -231,8 +234,8 @@ static CUresult reserve(size_t n_bytes, size_t alignment, CUdeviceptr *ret) {
         return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuMemAddressReserve(CUdeviceptr *ret, size_t n_bytes, size_t alignment, CUdeviceptr hint,
-        unsigned long long flags) {
+CUresult CUDAAPI cuMemAddressReserve(
+        CUdeviceptr *ret, size_t n_bytes, size_t alignment, CUdeviceptr hint, unsigned long long flags) {
         CUresult r = fake_enter(CALL_cuMemAddressReserve, FAKE_INIT);
         if (r != CUDA_SUCCESS)
                 return r;
@@ -264,19 +267,24 @@ static bool is_reserved(uintptr_t base, size_t n_bytes) {
         return false;
 }
 
-CUresult CUDAAPI cuMemMap(CUdeviceptr pointer, size_t n_bytes, size_t offset, CUmemGenericAllocationHandle handle,
-        unsigned long long flags) {
+CUresult CUDAAPI cuMemMap(CUdeviceptr pointer, size_t n_bytes, size_t offset,
+        CUmemGenericAllocationHandle handle, unsigned long long flags) {
         CUresult r = fake_enter(CALL_cuMemMap, FAKE_INIT);
         if (r != CUDA_SUCCESS)
                 return r;
         struct fake_physical *p = find_physical(handle);
-        if (!p || !p->n_handles || flags || offset || !n_bytes || !is_granular(pointer) || !is_granular(n_bytes) ||
-                n_bytes > p->n_bytes || !is_reserved(pointer, n_bytes) || fake_range_overlaps(pointer, n_bytes))
+        if (!p || !p->n_handles || flags || offset || !n_bytes || !is_granular(pointer) ||
+                !is_granular(n_bytes) || n_bytes > p->n_bytes || !is_reserved(pointer, n_bytes) ||
+                fake_range_overlaps(pointer, n_bytes))
                 return fake_leave(CUDA_ERROR_INVALID_VALUE);
-        struct fake_range range = {
-                .base = pointer, .n_bytes = n_bytes, .kind = FAKE_MAPPED, .owner = p->owner, .id = p->id, .physical = p
-        };
-        if (mmap((void *)(uintptr_t)pointer, n_bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, p->fd, 0) == MAP_FAILED ||
+        struct fake_range range = { .base = pointer,
+                .n_bytes = n_bytes,
+                .kind = FAKE_MAPPED,
+                .owner = p->owner,
+                .id = p->id,
+                .physical = p };
+        if (mmap((void *)(uintptr_t)pointer, n_bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, p->fd, 0) ==
+                        MAP_FAILED ||
                 !fake_range_add(&range))
                 return fake_leave(CUDA_ERROR_OUT_OF_MEMORY);
         p->n_mappings++;
@@ -337,11 +345,12 @@ static CUresult set_access(struct fake_range *range, const CUmemAccessDesc *desc
         if (desc->flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
                 range->writers |= 1u << physical;
         int protection = range->writers ? PROT_READ | PROT_WRITE : range->readers ? PROT_READ : PROT_NONE;
-        return mprotect((void *)range->base, range->n_bytes, protection) < 0 ? CUDA_ERROR_OPERATING_SYSTEM :
-                                                                               CUDA_SUCCESS;
+        return mprotect((void *)range->base, range->n_bytes, protection) < 0 ? CUDA_ERROR_OPERATING_SYSTEM
+                                                                             : CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuMemSetAccess(CUdeviceptr pointer, size_t n_bytes, const CUmemAccessDesc *desc, size_t count) {
+CUresult CUDAAPI cuMemSetAccess(
+        CUdeviceptr pointer, size_t n_bytes, const CUmemAccessDesc *desc, size_t count) {
         CUresult r = fake_enter(CALL_cuMemSetAccess, FAKE_INIT);
         if (r != CUDA_SUCCESS)
                 return r;
@@ -366,9 +375,9 @@ CUresult CUDAAPI cuMemGetAccess(unsigned long long *ret, const CUmemLocation *lo
         int physical = fake_physical(location->id);
         if (physical < 0)
                 return fake_leave(CUDA_ERROR_INVALID_DEVICE);
-        *ret = (range->writers >> physical) & 1 ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE :
-                (range->readers >> physical) & 1 ? CU_MEM_ACCESS_FLAGS_PROT_READ :
-                                                   CU_MEM_ACCESS_FLAGS_PROT_NONE;
+        *ret = (range->writers >> physical) & 1   ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+               : (range->readers >> physical) & 1 ? CU_MEM_ACCESS_FLAGS_PROT_READ
+                                                  : CU_MEM_ACCESS_FLAGS_PROT_NONE;
         return fake_leave(CUDA_SUCCESS);
 }
 
@@ -381,7 +390,7 @@ void fake_vmm_end(void) {
                         i++;
         }
         struct fake_handle *h, *next;
-        HASH_ITER(hh, fake.handles, h, next) {
+        HASH_ITER (hh, fake.handles, h, next) {
                 if (h->kind != FAKE_PHYSICAL)
                         continue;
                 ((struct fake_physical *)h)->n_handles = 0;
