@@ -99,6 +99,7 @@ static inline struct other start_other(void (*run)(int fd)) {
 /* It ends when its socket does. */
 static inline void end_other(struct other *other) {
         int status;
+        shutdown(other->fd, SHUT_RDWR); /* later processes have copies of it */
         close(other->fd);
         ck_assert_int_eq(waitpid(other->pid, &status, 0), other->pid);
         ck_assert_int_eq(status, 0);
