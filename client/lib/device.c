@@ -160,6 +160,7 @@ static enum tutti_status finish(
         buffer_take_region(b, r);
         if (device_is_direct(r->device))
                 order_open(a->t, &r->device->place);
+        regions_reap(a->t); /* of a path that was refused */
         *ret = b;
         return TUTTI_OK;
 }
