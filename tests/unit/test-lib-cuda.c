@@ -567,10 +567,124 @@ START_TEST(a_half_that_is_refused_here_leaves_the_stream_alone) {
 }
 END_TEST
 
+/* --- a driver that fails --- */
+
+/* Registers by handle, with a timeline, and takes what is submitted: refused halves too. */
+static void script_patient(struct server *s) {
+        struct request r;
+        int fd = make_memory(PAGE_BYTES);
+        struct signal_slot *slots = map_memory(fd, PAGE_BYTES);
+        server_greet_and_join(s);
+        while (server_take_any(s, &r)) {
+                const struct msg_signal *signal = &r.submit.signal;
+                if (r.type == REQUEST_OPEN_SIGNALS) {
+                        server_reply_fd(s,
+                                &(struct reply){ .request = r.request,
+                                        .type = REPLY_SIGNALS,
+                                        .signals = { ORDER_TIMELINE, 1, SIGNAL_SLOTS, "" } },
+                                fd);
+                } else if (r.type == REQUEST_SUBMIT && r.submit.refused != STATUS_OK) {
+                        server_refuse(
+                                s, r.request, r.submit.refused, r.submit.refused_field, "by the caller");
+                } else if (r.type == REQUEST_SUBMIT) {
+                        if (signal->value)
+                                atomic_store(&slots[signal->slot].done, signal->value);
+                        server_done(s, r.request, 1);
+                } else if (r.type != REQUEST_GOODBYE) {
+                        server_ok(s, r.request);
+                }
+        }
+        close(fd);
+        munmap(slots, PAGE_BYTES);
+}
+
+/* A buffer by handle or staged, and one collective on a stream. What came of it. */
+static enum tutti_status reduce_once(
+        struct tutti_group *g, struct tutti *t, CUdeviceptr p, CUstream stream, enum tutti_cuda_path path) {
+        struct tutti_buffer *b;
+        struct tutti_work *w;
+        enum tutti_status status =
+                tutti_cuda_buffer_register(t, (void *)(uintptr_t)p, 4096, &TUTTI_CUDA_ARGS(.path = path), &b);
+        if (status != TUTTI_OK)
+                return status;
+        struct tutti_value v = floats(b, 0, 16);
+        status = tutti_all_reduce_start(
+                g, "a", TUTTI_SUM, &v, &v, &TUTTI_OPTIONS(.has_stream = 1, .stream = stream), &w);
+        if (status == TUTTI_OK) {
+                status = tutti_work_wait(w, -1);
+                tutti_work_free(w);
+        }
+        tutti_buffer_free(b);
+        return status;
+}
+
+/* Every call fails once, alone and where it stands; the next collective is well, and no stream waits. */
+static void fail_each(const char *const *calls, size_t n, enum tutti_cuda_path path) {
+        struct server *s = server_start(script_patient, NULL);
+        begin_client("1");
+        CUdeviceptr p = allocate(4096);
+        CUstream stream = new_stream();
+        struct tutti *t = client_open(s);
+        struct tutti_group *g = client_join(t, 0, 1);
+        ck_assert_int_eq(reduce_once(g, t, p, stream, path), TUTTI_OK);
+        for (size_t i = 0; i < n; i++) {
+                fakecuda_strike(control,
+                        &(struct fakecuda_strike){
+                                .fault = FAKECUDA_FAILS, .call = calls[i], .code = CUDA_ERROR_UNKNOWN });
+                enum tutti_status status = reduce_once(g, t, p, stream, path);
+                ck_assert_msg(status != TUTTI_OK, "%s failed, and nobody was told", calls[i]);
+                fakecuda_clear(control);
+                ok(cu.cuStreamSynchronize(stream));
+                ck_assert_int_eq(reduce_once(g, t, p, stream, path), TUTTI_OK);
+        }
+        end_client(s, t);
+}
+
+START_TEST(a_driver_that_fails_at_any_call_is_told_and_survived) {
+        static const char *const calls[] = { "cuDeviceGet", "cuDeviceGetUuid", "cuDeviceGetAttribute",
+                "cuMemGetAddressRange", "cuCtxPushCurrent", "cuIpcGetMemHandle", "cuStreamWriteValue64",
+                "cuStreamWaitValue64" };
+        fail_each(calls, ARRAY_SIZE(calls), TUTTI_CUDA_IPC);
+}
+END_TEST
+
+START_TEST(a_driver_that_fails_at_any_copy_is_told_and_survived) {
+        static const char *const calls[] = { "cuMemcpyDtoHAsync", "cuMemcpyHtoD", "cuStreamSynchronize" };
+        fail_each(calls, ARRAY_SIZE(calls), TUTTI_CUDA_STAGED);
+}
+END_TEST
+
+/* F8: a limit on pinned memory costs speed, and is told. */
+START_TEST(F8_what_cannot_be_pinned_is_copied_all_the_same) {
+        struct server *s = server_start(script_patient, NULL);
+        struct tutti_buffer *b;
+        const char *why;
+        begin_client("1");
+        CUdeviceptr p = allocate(4096);
+        struct tutti *t = client_open(s);
+        struct tutti_group *g = client_join(t, 0, 1);
+        fakecuda_strike(control, &(struct fakecuda_strike){ .fault = FAKECUDA_FAILS,
+                                         .call = "cuMemHostRegister",
+                                         .code = CUDA_ERROR_OUT_OF_MEMORY });
+        ck_assert_int_eq(tutti_cuda_buffer_register(t, (void *)(uintptr_t)p, 4096,
+                                 &TUTTI_CUDA_ARGS(.path = TUTTI_CUDA_STAGED), &b),
+                TUTTI_OK);
+        tutti_cuda_buffer_path(b, &why);
+        ck_assert_ptr_nonnull(strstr(why, "asked for; pinned=no (cuMemHostRegister failed"));
+        put_floats(p, 4, 5);
+        struct tutti_value v = floats(b, 0, 4);
+        ck_assert_int_eq(tutti_all_reduce(g, "a", TUTTI_SUM, &v, &v), TUTTI_OK);
+        ck_assert_float_eq(float_at(p, 3), 8);
+        end_client(s, t);
+}
+END_TEST
+
 UNIT_MAIN("lib-cuda", 30, E6_memory_of_cudaMalloc_goes_by_its_handle_and_is_not_opened_here,
         E7_memory_of_cuMemCreate_goes_by_its_descriptor,
         E7_what_cannot_be_exported_is_refused_with_the_allocators_setting,
         memory_that_tuttid_makes_is_mapped_here, what_is_no_device_memory_is_refused,
         without_a_driver_it_is_said_what_to_do, E8_memory_that_tuttid_does_not_reach_is_copied,
         streams_and_collectives_wait_for_each_other_on_the_device, E12_a_stream_goes_on_when_tuttid_is_gone,
-        without_a_timeline_the_call_waits_for_the_stream, a_half_that_is_refused_here_leaves_the_stream_alone)
+        without_a_timeline_the_call_waits_for_the_stream, a_half_that_is_refused_here_leaves_the_stream_alone,
+        a_driver_that_fails_at_any_call_is_told_and_survived,
+        a_driver_that_fails_at_any_copy_is_told_and_survived, F8_what_cannot_be_pinned_is_copied_all_the_same)
