@@ -30,12 +30,20 @@ static struct findings conductor_found(const struct meeting *m) {
         return t ? t->found : none;
 }
 
+/* Whether the GPU worker has run it, and so has told the streams that wait for it. */
+static bool was_told_on_device(const struct meeting *m) {
+        const struct task *t = m->task;
+        return m->status == STATUS_OK && t && t->plan.device >= DEVICE_GPU && t->plan.n_chunks > 0;
+}
+
 /* One half's end. A lost detail (memory was short when it was made) leaves the status, which is always right.
  */
 static void conductor_tell_half(struct conductor *c, const struct meeting *m, const struct half *half) {
         struct session *s = session_find(c->house.sessions, half->session);
         if (s)
                 s->n_unfinished--;
+        if (half->signal.value && !was_told_on_device(m))
+                conductor_say_done(c, half);
         if (m->status != STATUS_OK) {
                 const struct task *t = m->task;
                 bool is_culprit = t && t->culprit_session != 0 && t->culprit_session == half->session;

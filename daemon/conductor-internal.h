@@ -1,6 +1,6 @@
 /* What the files of the conductor share: conductor.c (the turn and the corridor), conductor-requests.c (one
- * packet), conductor-results.c (result objects), conductor-collective.c (from sealed to told),
- * conductor-queries.c (answers), conductor-rows.c (what is in them). */
+ * packet), conductor-results.c (result objects), conductor-signals.c (signal pages), conductor-collective.c
+ * (from sealed to told), conductor-queries.c (answers), conductor-rows.c (what is in them). */
 #pragma once
 
 #include "base/arena.h"
@@ -98,6 +98,18 @@ enum status conductor_take_slot(struct conductor *c, struct meeting *m, struct p
 void conductor_end_slot(struct conductor *c, struct meeting *m);
 
 void conductor_set_rules(const struct conductor *c, struct planner *planner);
+
+/* --- signal pages (conductor-signals.c) --- */
+
+void conductor_open_signals(struct conductor *c, struct session *s, const struct request *r);
+/* A chore of a page has ended. */
+void conductor_signals_done(struct conductor *c, struct chore *chore);
+/* Every entry is leased: where the half brings a signal, keeps the page for it. */
+enum status conductor_use_signal(struct conductor *c, struct half *half);
+/* Gives the page back; harmless where there is none. */
+void conductor_end_signal(struct conductor *c, struct half *half);
+/* The half is told of an end that its stream has not heard of from the worker. */
+void conductor_say_done(struct conductor *c, const struct half *half);
 
 /* Fills in what only the host knows of the replicas in an error: alive, stopped, dead. */
 void conductor_probe(struct conductor *c, const struct group *g, uint32_t n, struct replica_report *reports);

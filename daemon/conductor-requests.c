@@ -16,8 +16,10 @@ void conductor_return_entries(struct conductor *c, struct half *half, uint32_t *
                 if (half->object)
                         result_end_use(c->house.results, &e->output, &c->chores);
         }
-        if (half->n_checked == 0)
-                half->object = NULL;
+        if (half->n_checked > 0)
+                return;
+        half->object = NULL;
+        conductor_end_signal(c, half);
 }
 
 void conductor_drop_half(struct conductor *c, struct half *half) {
@@ -71,6 +73,8 @@ static enum status conductor_check_entries(
                 if (status != STATUS_OK)
                         c->error.entry = half->signature.kind == KIND_BATCH_REDUCE ? (int32_t)i : -1;
         }
+        if (status == STATUS_OK && half->n_checked == half->signature.n_entries)
+                status = conductor_use_signal(c, half);
         return status;
 }
 
@@ -92,6 +96,7 @@ static enum status conductor_check_half(struct conductor *c, struct half *half, 
 static void conductor_refuse_half(struct conductor *c, struct session *s, struct half *half) {
         enum status status = rendezvous_refuse(c->house.rendezvous, half, c->now_ns, &c->outcome, &c->error);
         stats_count_refusal(c->house.stats);
+        conductor_say_done(c, half);
         conductor_reply_status(c, s, half->request, status, &c->error);
         conductor_drop_half(c, half);
 }
@@ -132,6 +137,7 @@ static void conductor_submit(struct conductor *c, struct session *s, struct half
                 return;
         }
         conductor_probe(c, m ? m->group : NULL, m ? c->error.n_replicas : 0, c->error.replicas);
+        conductor_say_done(c, half);
         conductor_reply_status(c, s, half->request, status, &c->error);
         conductor_drop_half(c, half);
 }
@@ -169,6 +175,7 @@ static void half_fill(struct half *half, const struct session *s, const struct r
         half->signature = ask->signature;
         half->has_timeout = ask->has_timeout;
         half->timeout_ns = ask->timeout_ns;
+        half->signal = ask->signal;
 }
 
 /* A half without entries, to be refused in its sender's name. */
@@ -181,6 +188,7 @@ static void conductor_refuse_ask(struct conductor *c, struct session *s, const s
                 if (ask->has_key)
                         error_set(
                                 &c->error, STATUS_NO_MEMORY, FIELD_UNSPECIFIED, "tuttid is short of memory");
+                signals_set_done(c->house.signals, s->id, &ask->signal, &c->chores);
                 conductor_reply_status(c, s, r->request, c->error.status, &c->error);
                 return;
         }
@@ -402,6 +410,7 @@ static void conductor_dispatch(
         case REQUEST_QUERY: conductor_query(c, s, r->request, &r->query); return;
         case REQUEST_GOODBYE: conductor_handle_goodbye(c, s); return;
         case REQUEST_MAKE_RESULT: conductor_make_result(c, s, r); return;
+        case REQUEST_OPEN_SIGNALS: conductor_open_signals(c, s, r); return;
         case REQUEST_RELEASE_RESULT: status = conductor_release_result(c, s, &r->release_result); break;
         case REQUEST_LEAVE:
                 results_end_membership(c->house.results, s->id, r->membership, &c->chores);

@@ -130,6 +130,7 @@ static void conductor_end_session(struct conductor *c, struct session *s, enum l
         rendezvous_lose(c->house.rendezvous, s->id, loss, why, c->now_ns, &c->outcome);
         buffers_end_session(c->house.buffers, s->id, &c->chores);
         results_end_session(c->house.results, s->id, &c->chores);
+        signals_end_session(c->house.signals, s->id, &c->chores);
         uint64_t id = s->id;
         uint32_t uid = s->uid;
         int socket = session_take_socket(s);
@@ -157,6 +158,10 @@ static void conductor_end_ejected(struct conductor *c, struct session *s) {
 /* A piece of memory work has ended. */
 static void conductor_chore_done(struct conductor *c, struct chore *chore) {
         struct buffer_news news;
+        if (signals_own(chore)) {
+                conductor_signals_done(c, chore);
+                return;
+        }
         if (chore->kind == CHORE_THINK) {
                 conductor_planned(c, list_entry(chore, struct planning, chore));
                 return;

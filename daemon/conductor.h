@@ -21,6 +21,7 @@
 #include "rendezvous.h"
 #include "result.h"
 #include "session.h"
+#include "signals.h"
 #include "stats.h"
 
 struct conductor;
@@ -33,6 +34,7 @@ struct house {
         struct sessions *sessions;
         struct buffers *buffers;
         struct results *results;
+        struct signals *signals;
         struct rendezvous *rendezvous;
         struct planner *planner;
         struct engine *engine;

@@ -263,6 +263,8 @@ static int daemon_build_rooms(struct daemon *d) {
         if (r == 0)
                 r = results_new(&h->results, h->quotas);
         if (r == 0)
+                r = signals_new(&h->signals, h->quotas);
+        if (r == 0)
                 r = sessions_new(&h->sessions, &d->loop, h->quotas, &bell);
         if (r == 0)
                 r = recorder_new(&h->recorder, h->quotas);
@@ -403,6 +405,7 @@ static void daemon_tear_down(struct daemon *d) {
         recorder_free(h->recorder);
         sessions_free(h->sessions);
         results_free(h->results);
+        signals_free(h->signals);
         buffers_free(h->buffers);
         engine_free(h->engine);
         if (h->backend)

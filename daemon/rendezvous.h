@@ -67,13 +67,15 @@ struct half {
         struct key key;
         struct signature signature;
         bool has_timeout;
-        uint64_t timeout_ns;   /* of the call; 0: none */
-        struct entry *entries; /* [signature.n_entries] */
-        uint32_t capacity;     /* of entries */
-        struct result *object; /* the conductor's: the one that its outputs name, or NULL */
-        uint64_t held_ns;      /* waited for its buffers before it was submitted; its deadline counts it */
-        uint32_t n_checked;    /* entries that the conductor has looked at */
-        struct sip digest;     /* of the first n_digested entries, where there are many */
+        uint64_t timeout_ns;      /* of the call; 0: none */
+        struct entry *entries;    /* [signature.n_entries] */
+        uint32_t capacity;        /* of entries */
+        struct result *object;    /* the conductor's: the one that its outputs name, or NULL */
+        struct msg_signal signal; /* where its stream is told of its end */
+        struct signal_page *page; /* the conductor's: kept for the signal, or NULL */
+        uint64_t held_ns;         /* waited for its buffers before it was submitted; its deadline counts it */
+        uint32_t n_checked;       /* entries that the conductor has looked at */
+        struct sip digest;        /* of the first n_digested entries, where there are many */
         uint32_t n_digested;
         /* Set by rendezvous_submit. */
         uint32_t rank;

@@ -121,6 +121,9 @@ static void copy_device(struct answer *a, const struct row_device *r, struct tut
                 .n_tasks = r->n_tasks,
                 .busy_ns = r->busy_ns,
                 .failing = r->failing,
+                .uuid = copy_string(a, r->uuid),
+                .paths = copy_string(a, r->paths),
+                .has_timeline = r->order == ORDER_TIMELINE,
         };
 }
 
@@ -263,6 +266,18 @@ static void copy_result(struct answer *a, const struct row_result *r, struct tut
         };
 }
 
+static void copy_buffer(struct answer *a, const struct row_buffer *r, struct tutti_row_buffer *ret) {
+        *ret = (struct tutti_row_buffer){
+                .pid = r->pid,
+                .uid = r->uid,
+                .buffer = r->buffer,
+                .size_bytes = r->size_bytes,
+                .device = copy_string(a, r->device),
+                .path = copy_string(a, r->path),
+                .why = copy_string(a, r->why),
+        };
+}
+
 static void copy_row(struct answer *a, const struct row *r, struct tutti_row *ret) {
         ret->type = (enum tutti_row_type)r->type;
         switch (r->type) {
@@ -283,6 +298,7 @@ static void copy_row(struct answer *a, const struct row *r, struct tutti_row *re
                         r->quota.used, r->quota.limit };
                 return;
         case ROW_RESULT: copy_result(a, &r->result, &ret->result); return;
+        case ROW_BUFFER: copy_buffer(a, &r->buffer, &ret->buffer); return;
         }
 }
 

@@ -29,7 +29,10 @@ static struct row_device device_in(const Tutti__V1__DeviceRow *m) {
                 .n_tasks = m->n_tasks,
                 .busy_ns = m->busy_ns,
                 .failing = m->failing,
-                .why = string_in(m->why) };
+                .why = string_in(m->why),
+                .uuid = string_in(m->uuid),
+                .paths = string_in(m->paths),
+                .order = order_in((int)m->order) };
 }
 
 static int group_in(const Tutti__V1__GroupRow *m, struct row_group *ret) {
@@ -175,6 +178,16 @@ static int result_in(const Tutti__V1__ResultRow *m, struct arena *arena, struct 
         return 0;
 }
 
+static struct row_buffer buffer_in(const Tutti__V1__BufferRow *m) {
+        return (struct row_buffer){ .pid = m->pid,
+                .uid = m->uid,
+                .buffer = m->buffer,
+                .size_bytes = m->size_bytes,
+                .device = string_in(m->device),
+                .path = string_in(m->path),
+                .why = string_in(m->why) };
+}
+
 int row_in(const Tutti__V1__Row *m, struct arena *arena, struct row *ret) {
         switch (m->row_case) {
         case TUTTI__V1__ROW__ROW_DAEMON:
@@ -206,6 +219,10 @@ int row_in(const Tutti__V1__Row *m, struct arena *arena, struct row *ret) {
         case TUTTI__V1__ROW__ROW_RESULT:
                 ret->type = ROW_RESULT;
                 return result_in(m->result, arena, &ret->result);
+        case TUTTI__V1__ROW__ROW_BUFFER:
+                ret->type = ROW_BUFFER;
+                ret->buffer = buffer_in(m->buffer);
+                return 0;
         case TUTTI__V1__ROW__ROW__NOT_SET:
         case _TUTTI__V1__ROW__ROW__CASE_IS_INT_SIZE: break;
         }

@@ -30,6 +30,9 @@ static void device_out(const struct row_device *r, Tutti__V1__DeviceRow *m) {
         m->busy_ns = r->busy_ns;
         m->failing = r->failing;
         m->why = string_out(r->why);
+        m->uuid = string_out(r->uuid);
+        m->paths = string_out(r->paths);
+        m->order = (Tutti__V1__Order)r->order;
 }
 
 static void group_out(const struct row_group *r, struct row_box *box) {
@@ -190,6 +193,17 @@ static void result_out(const struct row_result *r, struct row_box *box) {
         m->holders = box->holder_list;
 }
 
+static void buffer_out(const struct row_buffer *r, Tutti__V1__BufferRow *m) {
+        tutti__v1__buffer_row__init(m);
+        m->pid = r->pid;
+        m->uid = r->uid;
+        m->buffer = r->buffer;
+        m->size_bytes = r->size_bytes;
+        m->device = string_out(r->device);
+        m->path = string_out(r->path);
+        m->why = string_out(r->why);
+}
+
 void row_out(const struct row *row, struct row_box *box) {
         Tutti__V1__Row *m = &box->message;
         tutti__v1__row__init(m);
@@ -205,10 +219,11 @@ void row_out(const struct row *row, struct row_box *box) {
         case ROW_FALLBACK: fallback_out(&row->fallback, &box->fallback); break;
         case ROW_QUOTA: quota_out(&row->quota, &box->quota); break;
         case ROW_RESULT: result_out(&row->result, box); break;
+        case ROW_BUFFER: buffer_out(&row->buffer, &box->buffer); break;
         }
         /* Row numbers of the contract are those of enum row_type; every message begins the union. */
         _Static_assert((int)ROW_DAEMON == TUTTI__V1__ROW__ROW_DAEMON, "first row");
-        _Static_assert((int)ROW_RESULT == TUTTI__V1__ROW__ROW_RESULT, "last row");
+        _Static_assert((int)ROW_BUFFER == TUTTI__V1__ROW__ROW_BUFFER, "last row");
         m->row_case = (Tutti__V1__Row__RowCase)row->type;
         m->daemon = &box->daemon;
 }

@@ -54,7 +54,10 @@ START_TEST(rows_of_the_daemon_and_its_devices) {
                 .n_workers = 2,
                 .n_tasks = 3,
                 .busy_ns = 4,
-                .failing = true };
+                .failing = true,
+                .uuid = "GPU-0123",
+                .paths = "vmm-made vmm-fd",
+                .order = ORDER_TIMELINE };
         const struct row_device *c = &device.device, *d = &pass_row(&device)->device;
         SAME_STR(c, d, name);
         SAME_STR(c, d, describe);
@@ -63,6 +66,9 @@ START_TEST(rows_of_the_daemon_and_its_devices) {
         SAME(c, d, n_tasks);
         SAME(c, d, busy_ns);
         SAME(c, d, failing);
+        SAME_STR(c, d, uuid);
+        SAME_STR(c, d, paths);
+        SAME(c, d, order);
 }
 END_TEST
 
@@ -245,6 +251,26 @@ START_TEST(rows_of_counters) {
 
         struct row none = { .type = ROW_NONE };
         pass_row(&none);
+}
+END_TEST
+
+START_TEST(E8_rows_of_buffers) {
+        struct row buffer = { .type = ROW_BUFFER,
+                .buffer = { .pid = 4711,
+                        .uid = 1000,
+                        .buffer = UINT64_MAX,
+                        .size_bytes = UINT64_MAX - 1,
+                        .device = "GPU:1",
+                        .path = "host-copy",
+                        .why = "legacy handles are off" } };
+        const struct row_buffer *a = &buffer.buffer, *b = &pass_row(&buffer)->buffer;
+        SAME(a, b, pid);
+        SAME(a, b, uid);
+        SAME(a, b, buffer);
+        SAME(a, b, size_bytes);
+        SAME_STR(a, b, device);
+        SAME_STR(a, b, path);
+        SAME_STR(a, b, why);
 }
 END_TEST
 
@@ -458,6 +484,6 @@ START_TEST(an_empty_packet_is_never_made) {
 END_TEST
 
 UNIT_MAIN("codec-rows", 30, rows_of_the_daemon_and_its_devices, rows_of_groups, rows_of_members,
-        rows_of_what_is_pending, rows_of_counters, A12_rows_of_result_objects, rows_of_the_flight_recorder,
-        the_largest_batch_goes_in_parts, rows_go_in_parts,
+        rows_of_what_is_pending, rows_of_counters, E8_rows_of_buffers, A12_rows_of_result_objects,
+        rows_of_the_flight_recorder, the_largest_batch_goes_in_parts, rows_go_in_parts,
         what_does_not_fit_is_refused_and_the_packet_untouched, an_empty_packet_is_never_made)

@@ -48,7 +48,8 @@ enum tutti_row_type {
         TUTTI_ROW_RECORD,
         TUTTI_ROW_FALLBACK,
         TUTTI_ROW_QUOTA,
-        TUTTI_ROW_RESULT
+        TUTTI_ROW_RESULT,
+        TUTTI_ROW_BUFFER
 };
 
 struct tutti_row_daemon {
@@ -65,6 +66,9 @@ struct tutti_row_device {
         uint32_t n_workers;
         uint64_t n_tasks, busy_ns;
         int failing;
+        /* Of a GPU, else "": its UUID, and which kinds of memory it takes, best first ("vmm-made vmm-fd"). */
+        const char *uuid, *paths;
+        int has_timeline; /* of a GPU: streams wait for each other on the devices */
 };
 
 struct tutti_row_group {
@@ -151,6 +155,15 @@ struct tutti_row_result {
         const struct tutti_holder *holders;
 };
 
+/* Device memory that a client registered, or host memory that stands for some. */
+struct tutti_row_buffer {
+        uint32_t pid, uid;
+        uint64_t buffer, size_bytes;
+        const char *device; /* "GPU:1"; its UUID where tuttid does not know it */
+        const char *path;   /* "vmm-made", "vmm-fd", "cuda-ipc", "host-copy" */
+        const char *why;    /* why it is not a path before; "" */
+};
+
 struct tutti_row {
         enum tutti_row_type type;
         union {
@@ -164,6 +177,7 @@ struct tutti_row {
                 struct tutti_row_fallback fallback;
                 struct tutti_row_quota quota;
                 struct tutti_row_result result;
+                struct tutti_row_buffer buffer;
         };
 };
 

@@ -53,6 +53,10 @@ struct tutti_options {
         uint64_t bytes_per_pack;
         int32_t priority; /* higher ones first, where tuttid has the choice; each replica's own */
         uint64_t reset;   /* TUTTI_RESET_..., or'd */
+        /* The CUDA stream (CUstream, cudaStream_t; NULL is the default stream) on which values in device
+         * memory are computed, and whether there is one: tutti/cuda.h. A call's alone. */
+        int has_stream;
+        void *stream;
 };
 
 /* A call's options are merged with those that its membership was joined with: a field that the call gives (not

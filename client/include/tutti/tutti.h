@@ -324,7 +324,8 @@ TUTTI_API enum tutti_status tutti_buffer_alloc(struct tutti *t, size_t n_bytes, 
 TUTTI_API enum tutti_status tutti_buffer_from_fd(
         struct tutti *t, int fd, size_t n_bytes, enum tutti_access access, struct tutti_buffer **ret);
 
-/* Where it is mapped: 64-byte aligned, page-aligned from one page on. */
+/* Where it is mapped: 64-byte aligned, page-aligned from one page on. Of device memory (tutti/cuda.h) the
+ * device pointer. */
 TUTTI_API void *tutti_buffer_data(const struct tutti_buffer *b);
 TUTTI_API size_t tutti_buffer_bytes(const struct tutti_buffer *b);
 
