@@ -75,7 +75,7 @@ static bool is_text(const char *s, size_t size) {
 
 static bool import_is_well(const struct worker_import *i) {
         uint32_t n_fds = i->head.n_fds;
-        if (i->number == 0 || i->access > ACCESS_INOUT || (i->is_signals && i->path != PATH_MEMFD))
+        if (i->number == 0 || i->access > ACCESS_INOUT)
                 return false;
         switch (i->path) {
         case PATH_MEMFD:

@@ -82,7 +82,7 @@ struct worker_import {
         uint64_t number, session, buffer, n_bytes;
         uint64_t handle_offset_bytes;
         uint32_t path, access, device;
-        uint32_t is_signals; /* a page of slots, on which streams wait */
+        uint32_t reserved;
         uint8_t handle[MEMORY_HANDLE_BYTES];
 };
 

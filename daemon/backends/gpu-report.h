@@ -28,3 +28,26 @@ struct gpu_fallback {
         char what[32]; /* "GPU:0-GPU:1", "nccl", "pinned" */
         char why[GPU_TEXT_BYTES];
 };
+
+/* What a backend of GPUs is told. */
+struct gpu_options {
+        bool takes_ipc;         /* legacy handles */
+        uint64_t test_limit_ns; /* for each device and path of the self-test */
+        const char *cuda_path;  /* of the driver; NULL: libcuda.so.1 as the linker finds it */
+        const char *nccl_path;  /* NULL: libnccl.so.2 */
+};
+
+/* What such a backend is to the program around it (daemon/gpu/), which owns it and calls it on one thread:
+ * begins with `base`, and is filled by its maker (backends/cuda/cuda.h: cuda_backend_new) when the self-test
+ * is over. launch never blocks for a client; poll is called again and again while something is under way. */
+struct gpu_backend {
+        struct backend base;
+        uint32_t n_devices;
+        struct gpu_device devices[MAX_GPU_DEVICES]; /* GPU:k is devices[k] */
+        uint32_t n_fallbacks;
+        struct gpu_fallback fallbacks[MAX_GPU_FALLBACKS];
+        /* A sticky error, or a driver that has gone: every run has been given back as DEVICE_LOST, nothing
+         * more can be done, and the process is to end. */
+        bool is_broken;
+        char broken_why[GPU_TEXT_BYTES];
+};
