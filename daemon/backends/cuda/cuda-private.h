@@ -13,10 +13,9 @@
 struct cliques;
 
 struct cuda_device {
-        uint32_t index;
+        uint32_t index; /* GPU:index; what it is, c->base.devices[index] tells; why[0] there: it is off */
         CUdevice handle;
         CUcontext context;
-        struct gpu_device report; /* why[0]: it is off */
         CUmodule module;
         CUfunction functions[N_CUDA_KERNELS];
         /* What cannot wait behind a group's work goes here: the self-test, and letting go of who waits too
@@ -27,6 +26,7 @@ struct cuda_device {
         uint64_t reach;       /* bit k: it may read and write GPU:k's memory; its own always */
         bool has_read_only;   /* host memory is registered for reading alone */
         struct list events;   /* free ones */
+        uint32_t n_events;
 };
 
 /* One stream for each device, which a group has while it has runs. */
@@ -77,11 +77,11 @@ struct cuda_memory {
 };
 
 struct cuda {
-        struct backend base; /* first */
-        struct cuda_options options;
+        struct gpu_backend base; /* first */
+        struct gpu_options options;
         struct driver driver;
-        struct cuda_device *devices; /* [n_devices] */
         uint32_t n_devices;
+        struct cuda_device *devices; /* [n_devices] */
         CUcontext current;
         struct list idle_lanes, busy_lanes;
         struct list areas;    /* free ones */
@@ -89,10 +89,7 @@ struct cuda {
         struct list runs;     /* under way, in the order of their launch */
         struct list spare_runs;
         struct cliques *cliques; /* of the library; NULL: it is not there */
-        struct gpu_fallback fallbacks[MAX_GPU_FALLBACKS];
-        uint32_t n_fallbacks;
         char fallback_line[GPU_TEXT_BYTES + 40];
-        char broken[GPU_TEXT_BYTES]; /* "": it is not */
 };
 
 static inline struct cuda *cuda_of(struct backend *b) {
@@ -121,7 +118,7 @@ struct cuda_device *cuda_device_of(struct cuda *c, uint32_t device);
 /* --- devices.c --- */
 
 /* All devices, those that are off too. 0, or a negative errno with a sentence. */
-int cuda_devices_open(struct cuda *c, struct text *why) MUST_USE;
+int cuda_devices_open(struct cuda *c, char *why, size_t why_bytes) MUST_USE;
 void cuda_devices_close(struct cuda *c);
 void cuda_device_turn_off(struct cuda *c, struct cuda_device *d, const char *why);
 

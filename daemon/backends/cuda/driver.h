@@ -53,6 +53,7 @@
         X(cuStreamCreate)                                                                                    \
         X(cuStreamDestroy)                                                                                   \
         X(cuStreamQuery)                                                                                     \
+        X(cuStreamSynchronize)                                                                               \
         X(cuStreamWaitEvent)                                                                                 \
         X(cuStreamWaitValue64)                                                                               \
         X(cuStreamWriteValue64)                                                                              \
