@@ -9,8 +9,7 @@
 #include "backends/cuda/kernels-arithmetic.cuh"
 
 /* Inputs that are read before they are combined. */
-#define GROUP    8
-#define UNROLLED _Pragma("unroll")
+#define GROUP 8
 
 #define VECTOR_BYTES 16
 

@@ -6,6 +6,7 @@
 
 #include <stdint.h>
 
+#define UNROLLED   _Pragma("unroll")
 #define WHOLE_WARP 0xffffffffu
 
 static __forceinline__ __device__ bool is_first_in_warp() {
