@@ -1,10 +1,13 @@
-/* What the kernels on a GPU are given: one parameter each, by value. Plain data with the same layout in C (who
- * fills it, kernels.c) and in CUDA C++ (who reads it, kernels.cu). Addresses are the device's, as numbers. */
+/* What the kernels on a GPU are given: one parameter each, by value. Plain data with the same layout in C
+ * (who fills it, kernels.c) and in CUDA C++ (who reads it, kernels.cu). Addresses are the device's, as
+ * numbers. */
 #pragma once
 
 #include <stdint.h>
 
-#define CUDA_MAX_DIMS 8
+#define CUDA_BLOCK      256   /* threads, of every kernel */
+#define CUDA_MOVE_BYTES 16384 /* that a block of `move` takes at a time */
+#define CUDA_MAX_DIMS   8
 /* Words about operands that travel with the launch. Beyond them they are in a table in device memory. */
 #define CUDA_INLINE_WORDS 96
 
@@ -32,7 +35,7 @@ struct cuda_args {
         uint32_t has_weights;
         uint32_t has_vectors; /* all operands are dense and lie on 16-byte borders */
         uint32_t n_dims;
-        uint32_t unused;
+        uint32_t is_product; /* wrapped: of products, not of sums */
         uint64_t shape[CUDA_MAX_DIMS];
         uint64_t words[CUDA_INLINE_WORDS];
 };
@@ -54,19 +57,19 @@ struct cuda_move_args {
 /* Of `gather_rows` and `scatter_rows`: rows of a table by their indices. */
 struct cuda_rows_args {
         uint64_t abort;
-        uint64_t table;      /* address: n_table_rows x n_columns; scatter: of accumulators, wide */
-        uint64_t rows;       /* address: n_rows x n_columns */
-        uint64_t indices;    /* address: [n_rows] of i32 or i64 */
-        uint64_t beyond;     /* address of struct cuda_count: indices that name no row, which are left out */
-        uint64_t first_row;  /* counted over all inputs, for `beyond` */
+        uint64_t table;     /* address: n_table_rows x n_columns; scatter: of accumulators, wide */
+        uint64_t rows;      /* address: n_rows x n_columns */
+        uint64_t indices;   /* address: [n_rows] of i32 or i64 */
+        uint64_t beyond;    /* address of struct cuda_count: indices that name no row, which are left out */
+        uint64_t first_row; /* counted over all inputs, for `beyond` */
         uint64_t n_table_rows, n_columns, n_rows;
-        uint32_t index_bytes; /* 4 or 8 */
+        uint32_t index_bytes;   /* 4 or 8 */
         uint32_t element_bytes; /* gather */
 };
 
 /* Of `fill` and `verify`: a pattern that differs in every word and for every seed. */
 struct cuda_pattern_args {
-        uint64_t at;     /* address, on an 8-byte border */
+        uint64_t at;      /* address, on an 8-byte border */
         uint64_t n_words; /* of 8 bytes */
         uint64_t seed;
         uint64_t wrong; /* verify: address of struct cuda_count: words that differ */

@@ -1,4 +1,5 @@
-/* The numbers of tutti on a GPU: which kernel does a step, and how it is launched. Pure; no driver, no device.
+/* The numbers of tutti on a GPU: which kernel does a step, and how it is launched. Pure; no driver, no
+ * device.
  *
  * Every bit is the host's (backends/host/kernels.h, docs/numbers.md): inputs are combined in the order given,
  * in the same types, rounded at the same places. The kernels are kernels.cu; tests run the same source on
@@ -45,12 +46,13 @@ struct cuda_step {
         enum cuda_work {
                 CUDA_REDUCE,
                 CUDA_COPY,  /* input 0 to every output */
-                CUDA_FINISH /* input 0 are sums in cuda_accumulator_dtype(dtype), of which SUM or MEAN is made */
+                CUDA_FINISH /* input 0 are sums in cuda_accumulator_dtype(dtype), of which SUM or MEAN is made
+                             */
         } work;
         enum op op; /* these four: REDUCE, FINISH */
         enum rounding rounding;
-        uint32_t divisor;    /* MEAN without weights: >= 1 */
-        double total_weight; /* with weights */
+        uint32_t divisor;               /* MEAN without weights: >= 1 */
+        double total_weight;            /* with weights */
         enum dtype dtype, output_dtype; /* COPY: dtype alone */
         uint64_t count;                 /* elements */
         uint32_t n_inputs, n_outputs;
@@ -87,8 +89,8 @@ static inline uint64_t cuda_count_first(const struct cuda_count *c) {
 
 /* --- packs, rows, patterns: each fills one launch; 0, or -EINVAL --- */
 
-/* Copies many pieces of memory, which do not overlap, in one launch: into a pack and out of it. Sets `start` of
- * each of `segments` (on the host); empty ones are not allowed. `at`: where they will be on the device. */
+/* Copies many pieces of memory, which do not overlap, in one launch: into a pack and out of it. Sets `start`
+ * of each of `segments` (on the host); empty ones are not allowed. `at`: where they will be on the device. */
 struct cuda_move {
         struct cuda_segment *segments;
         uint64_t n_segments;
@@ -106,7 +108,7 @@ int cuda_move_prepare(const struct cuda_move *m, struct cuda_launch *ret) MUST_U
  * step of CUDA_FINISH brings them to where they belong. */
 enum dtype cuda_accumulator_dtype(enum dtype dtype); /* f32 for halves, otherwise the same */
 struct cuda_rows {
-        enum dtype dtype; /* of the rows */
+        enum dtype dtype;       /* of the rows */
         enum dtype index_dtype; /* i32 or i64 */
         uint64_t table, rows, indices, beyond, abort;
         uint64_t first_row; /* rows of the inputs before this one, for `beyond` */
@@ -116,8 +118,8 @@ struct cuda_rows {
 int cuda_gather_prepare(const struct cuda_rows *r, struct cuda_launch *ret) MUST_USE;
 int cuda_scatter_add_prepare(const struct cuda_rows *r, struct cuda_launch *ret) MUST_USE;
 
-/* Fills n_words of 8 bytes with a pattern, and counts in `wrong` (zero before) those that are not as they were
- * filled: what a path has lost, doubled or moved is seen. */
+/* Fills n_words of 8 bytes with a pattern, and counts in `wrong` (zero before) those that are not as they
+ * were filled: what a path has lost, doubled or moved is seen. */
 struct cuda_pattern {
         uint64_t at, n_words, seed;
         uint64_t wrong; /* verify: address of a struct cuda_count */
