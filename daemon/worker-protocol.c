@@ -56,7 +56,6 @@ static size_t fixed_bytes(uint32_t verb) {
                 [WORKER_SUMS] = offsetof(struct worker_sums, sums),
                 [WORKER_RUN_DONE] = sizeof(struct worker_run_done),
                 [WORKER_PONG] = sizeof(struct worker_ping),
-                [WORKER_LOG] = sizeof(struct worker_log),
         };
         return verb < ARRAY_SIZE(bytes) ? bytes[verb] : 0;
 }
@@ -125,8 +124,7 @@ static bool said_by_tuttid_is_well(const union worker_packet *p) {
         case WORKER_CHORE_DONE:
         case WORKER_SUMS:
         case WORKER_RUN_DONE:
-        case WORKER_PONG:
-        case WORKER_LOG: break;
+        case WORKER_PONG: break;
         }
         return false;
 }
@@ -146,7 +144,6 @@ static bool said_by_gpu_is_well(const union worker_packet *p) {
         case WORKER_RUN_DONE:
                 return p->run_done.status < N_STATUS && p->run_done.status != STATUS_PENDING &&
                        is_text(p->run_done.why, sizeof(p->run_done.why));
-        case WORKER_LOG: return p->log.level <= LOG_LEVEL_DEBUG && is_text(p->log.text, sizeof(p->log.text));
         case WORKER_READY:
         case WORKER_PONG: return true;
         case WORKER_SETTINGS:

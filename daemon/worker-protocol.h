@@ -11,7 +11,6 @@
  *     RELEASE ->          <- CHORE_DONE
  *     RUN, PART... ->     <- SUMS, RUN_DONE a plan, in parts of at most a packet
  *     PING ->             <- PONG
- *                               <- LOG      a line for tuttid's log
  *
  * What is sent is handled in that order; runs end in any order. Both ends are of one build, which HELLO
  * proves (its struct never changes); so there are no versions, and structs travel as they lie in memory. But
@@ -53,7 +52,6 @@ enum worker_verb {
         WORKER_SUMS,
         WORKER_RUN_DONE,
         WORKER_PONG,
-        WORKER_LOG,
 };
 
 /* What every packet begins with. */
@@ -166,12 +164,6 @@ struct worker_run_done {
         char why[WORKER_WHY_BYTES];
 };
 
-struct worker_log {
-        struct worker_head head;
-        uint32_t level;
-        char text[WORKER_TEXT_BYTES];
-};
-
 /* A packet as it was received, aligned for all. */
 union worker_packet {
         struct worker_head head;
@@ -187,7 +179,6 @@ union worker_packet {
         struct worker_chore_done chore_done;
         struct worker_sums sums;
         struct worker_run_done run_done;
-        struct worker_log log;
         uint8_t bytes[MAX_PACKET_BYTES];
 };
 

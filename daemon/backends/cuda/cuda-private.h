@@ -87,7 +87,6 @@ struct cuda {
         struct list areas;    /* free ones */
         struct list openings; /* of legacy handles */
         struct list runs;     /* under way, in the order of their launch */
-        struct list spare_runs;
         struct cliques *cliques; /* of the library; NULL: it is not there */
         char fallback_line[GPU_TEXT_BYTES + 40];
 };

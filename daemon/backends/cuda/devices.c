@@ -59,7 +59,7 @@ static int identify(struct cuda *c, struct cuda_device *d) {
         report->n_bytes = n_bytes;
         d->n_multiprocessors = (uint32_t)attribute(c, d, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
         snprintf(report->describe, sizeof(report->describe),
-                "%s, compute capability %d.%d, %llu MiB, PCI %s, driver of CUDA %d.%d", report->name,
+                "compute capability %d.%d, %llu MiB, PCI %s, driver of CUDA %d.%d",
                 attribute(c, d, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR),
                 attribute(c, d, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR),
                 (unsigned long long)(n_bytes >> 20), bus, c->driver.version / 1000,

@@ -1,4 +1,5 @@
 /* Order between a client's stream and ours: words in a page that both have registered. */
+#include <errno.h>
 #include "backends/cuda/flight.h"
 
 static uint64_t offset_of(const struct signal *s) {
@@ -30,7 +31,7 @@ bool flight_is_ready(const struct flight *f, uint32_t *ret) {
 }
 
 bool flight_can_wait(struct cuda *c, const struct flight *f) {
-        if (!c->base.devices[f->lead->index].has_timeline)
+        if (!f->lead || !c->base.devices[f->lead->index].has_timeline || c->base.is_broken)
                 return false;
         for (uint32_t i = 0; i < f->run->n_signals; i++)
                 if (f->run->signals[i].page && !cuda_memory_of(f->run->signals[i].page)->is_pinned)
@@ -74,13 +75,15 @@ static void write_word(struct cuda *c, struct flight *f, const struct signal *s,
 }
 
 void flight_write_done(struct cuda *c, struct flight *f) {
-        for (uint32_t i = 0; !f->writes_done && i < f->run->n_signals; i++) {
+        if (f->writes_done && !c->base.is_broken)
+                return;
+        for (uint32_t i = 0; i < f->run->n_signals; i++) {
                 const struct signal *s = &f->run->signals[i];
                 if (!s->page)
                         continue;
                 write_word(c, f, s, done_at(s));
                 /* Where no device can, or none is left. */
-                if (!flight_can_wait(c, f) || c->base.is_broken)
+                if (!flight_can_wait(c, f))
                         atomic_store(&words_of(s)->done, s->value);
         }
         f->writes_done = true;

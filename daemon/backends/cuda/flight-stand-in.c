@@ -67,15 +67,12 @@ static void copy_one_out(struct flight *f, const struct stood *s) {
                 memcpy(theirs(s), s->stand_in->area->host, s->stand_in->n_bytes);
 }
 
-int flight_copy_in(struct cuda *c, struct flight *f) {
-        (void)c;
+void flight_copy_in(struct flight *f) {
         if (f->has_stand_ins)
                 for_each_stood(f, copy_one_in);
-        return 0;
 }
 
-void flight_copy_out(struct cuda *c, struct flight *f) {
-        (void)c;
-        if (f->has_stand_ins && f->run->status == STATUS_OK)
+void flight_copy_out(struct flight *f) {
+        if (f->has_stand_ins)
                 for_each_stood(f, copy_one_out);
 }

@@ -69,7 +69,10 @@ struct flight {
         bool is_waiting;    /* a stream waits for signals that the host has not seen yet */
         bool is_let_go;     /* it has waited too long, and goes on without effect */
         bool writes_done;   /* a stream will write the done values */
-        bool has_division;  /* of the step at next_step, whose sum the library is making */
+        bool is_begun;      /* streams have something of it */
+        bool is_in_library; /* the step at next_step is being handed to the library */
+        bool has_failed;    /* its status is not OK, and it goes on only to be let go of */
+        uint64_t n_aborts[MAX_SETS]; /* of the cliques, when it began */
         uint64_t launched_ns, fed_ns, let_go_ns;
 };
 
@@ -100,8 +103,8 @@ void flight_read_results(struct cuda *c, struct flight *f);
 
 /* --- flight-stand-in.c: host memory that is not registered --- */
 
-int flight_copy_in(struct cuda *c, struct flight *f) MUST_USE;
-void flight_copy_out(struct cuda *c, struct flight *f);
+void flight_copy_in(struct flight *f);
+void flight_copy_out(struct flight *f);
 
 /* --- flight-signals.c --- */
 

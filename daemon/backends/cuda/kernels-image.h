@@ -1,4 +1,5 @@
-/* kernels.cu as the driver takes it: code for several architectures in one image (a fatbin). */
+/* The kernels as the driver loads them: a "fat binary" with machine code for the architectures it was built for
+ * and PTX for all later ones. Give it to cuModuleLoadData; the names are cuda_kernel_name's. */
 #pragma once
 
-extern const unsigned char tuttid_cuda_fatbin[];
+extern const unsigned char tuttid_cuda_fatbin[], tuttid_cuda_fatbin_end[];

@@ -1,6 +1,7 @@
 /* Trust nobody who has not been tried: each device is given numbers, adds them up, and gives them back; each
  * way from one device to another carries a pattern there and back, by a copy and by a kernel. What is wrong,
  * or is not done in time, is off, and says why. */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
