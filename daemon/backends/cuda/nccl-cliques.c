@@ -319,12 +319,6 @@ static bool find_op(enum op op, ncclRedOp_t *ret) {
         return ops[op] != 0;
 }
 
-bool cliques_can(enum op op, enum dtype dtype) {
-        ncclDataType_t type;
-        ncclRedOp_t reduction;
-        return find_dtype(dtype, &type) && find_op(op, &reduction);
-}
-
 /* A broadcast is of bytes. */
 static ncclResult_t call_rank(struct cuda *c, const struct clique *k, uint32_t rank, uint32_t device,
         const struct clique_call *call) {

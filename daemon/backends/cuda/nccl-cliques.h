@@ -25,8 +25,6 @@ enum clique_state clique_find(struct cuda *c, uint64_t devices, const char **ret
 /* How often it has been aborted: who finds another number than when he used it has lost his collective. */
 uint64_t clique_n_aborts(struct cuda *c, uint64_t devices);
 
-/* Whether NCCL has this operation. */
-
 struct clique_call {
         enum clique_verb { CLIQUE_ALL_REDUCE, CLIQUE_REDUCE, CLIQUE_BROADCAST } verb;
         enum op op; /* SUM, PROD, MIN, MAX; not of a broadcast */
