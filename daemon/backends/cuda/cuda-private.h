@@ -119,6 +119,9 @@ struct cuda_device *cuda_device_of(struct cuda *c, uint32_t device);
 /* All devices, those that are off too. 0, or a negative errno with a sentence. */
 int cuda_devices_open(struct cuda *c, char *why, size_t why_bytes) MUST_USE;
 void cuda_devices_close(struct cuda *c);
+/* "GPU:0-GPU:3", whichever comes first. */
+#define WAY_BYTES 32
+void cuda_print_way(const struct cuda_device *a, const struct cuda_device *b, char text[WAY_BYTES]);
 void cuda_device_turn_off(struct cuda *c, struct cuda_device *d, const char *why);
 
 CUevent cuda_event_take(struct cuda *c, struct cuda_device *d); /* NULL: none can be had */

@@ -129,10 +129,15 @@ static int open_device(struct cuda *c, struct cuda_device *d) {
 
 /* --- who reaches whom --- */
 
+void cuda_print_way(const struct cuda_device *a, const struct cuda_device *b, char text[WAY_BYTES]) {
+        bool is_first = a->index < b->index;
+        snprintf(text, WAY_BYTES, "GPU:%u-GPU:%u", is_first ? a->index : b->index, is_first ? b->index : a->index);
+}
+
 static void enable_peer(struct cuda *c, struct cuda_device *from, struct cuda_device *to) {
-        char what[32];
+        char what[WAY_BYTES];
         int can = 0;
-        snprintf(what, sizeof(what), "GPU:%u-GPU:%u", from->index, to->index);
+        cuda_print_way(from, to, what);
         CUresult r = c->driver.cuDeviceCanAccessPeer(&can, from->handle, to->handle);
         if (r == CUDA_SUCCESS && !can) {
                 cuda_add_fallback(c, what, "no peer access; what crosses goes over host memory");

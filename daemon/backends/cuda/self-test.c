@@ -172,10 +172,10 @@ static void test_ways(struct bench *t, struct cuda_device *d) {
         struct cuda *c = t->c;
         for (uint32_t i = 0; i < c->n_devices; i++) {
                 struct cuda_device *other = &c->devices[i];
-                char what[32];
+                char what[WAY_BYTES];
                 if (other == d || !(d->reach & UINT64_C(1) << i) || test_way(t, d, other))
                         continue;
-                snprintf(what, sizeof(what), "GPU:%u-GPU:%u", d->index, i);
+                cuda_print_way(d, other, what);
                 cuda_add_fallback(c, what, "off: %s", t->why);
                 /* A way that fails in one direction is trusted in none. */
                 d->reach &= ~(UINT64_C(1) << i);
