@@ -324,6 +324,13 @@ static bool conductor_find_changed_input(struct conductor *c, const struct meeti
         return true;
 }
 
+/* Nothing was written. */
+static void conductor_refuse_scratch(struct conductor *c, struct meeting *m) {
+        enum status status = refuse_memory(c);
+        describe_meeting(m, &c->error);
+        rendezvous_done(c->house.rendezvous, m, status, &c->error, c->now_ns);
+}
+
 void conductor_task_done(struct conductor *c, struct task *t) {
         struct meeting *m = t->owner;
         c->n_running--;
@@ -338,6 +345,8 @@ void conductor_task_done(struct conductor *c, struct task *t) {
         } else if (t->status == STATUS_OK) {
                 conductor_log_findings(m, &t->found);
                 rendezvous_done(c->house.rendezvous, m, STATUS_OK, NULL, c->now_ns);
+        } else if (t->status == STATUS_NO_MEMORY) {
+                conductor_refuse_scratch(c, m);
         } else {
                 conductor_blame(c, m, t);
                 rendezvous_done(c->house.rendezvous, m, STATUS_REPLICA_LOST, &c->error, c->now_ns);

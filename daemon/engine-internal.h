@@ -67,6 +67,7 @@ struct engine {
         uint64_t confined[N_CONFINED]; /* group ids, a ring */
         uint32_t n_confined;
         uint32_t n_open;
+        uint32_t n_running; /* tasks that are not done; under the lock */
 };
 
 void engine_lock(struct engine *e);
@@ -74,6 +75,12 @@ void engine_unlock(struct engine *e);
 
 /* Under the lock. */
 void device_queue(struct device *d, struct slice *s);
+
+/* engine.c. Under the lock: queues what the task's next phase has to do and wakes who shall do it; false when
+ * there is no phase left. */
+bool task_start_phase(struct engine *e, struct task *t);
+/* Under the lock: the baton goes back. */
+void task_finish(struct engine *e, struct task *t);
 
 /* Under the lock: whether one of the crew does a chore of this user; whether all of it do some. */
 bool crew_works_for(const struct crew *crew, uint32_t uid);

@@ -146,10 +146,10 @@ static void worker_put_slice(struct worker *w, struct slice *s) {
         }
         if (--t->n_open > 0)
                 return;
-        t->done_ns = clock_now_ns();
+        if (t->status == STATUS_OK && task_start_phase(e, t))
+                return;
         w->device->n_tasks++;
-        list_append(&e->done_tasks, &t->link);
-        uv_async_send(&e->async);
+        task_finish(e, t);
 }
 
 void *worker_main(void *data) {
@@ -166,7 +166,7 @@ void *worker_main(void *data) {
                 worker_answer(w);
                 struct slice *s = device_pick(d);
                 if (!s) {
-                        if (e->is_stopping && d->n_ready == 0)
+                        if (e->is_stopping && e->n_running == 0)
                                 break;
                         d->n_idle++;
                         pthread_cond_wait(&d->wake, &e->lock);
