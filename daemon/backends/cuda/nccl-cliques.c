@@ -252,13 +252,12 @@ enum clique_state clique_find(struct cuda *c, uint64_t devices, const char **ret
         if (!k)
                 return CLIQUE_FAILED;
         *ret_why = k->why;
-        if (k->state == CLIQUE_FAILED) {
-                k->state = CLIQUE_MAKING; /* when it is asked for again */
-                return CLIQUE_FAILED;
-        }
-        if (!k->is_begun)
+        if (!k->is_begun && k->state != CLIQUE_FAILED)
                 make(c, k);
-        return k->state;
+        if (k->state != CLIQUE_FAILED)
+                return k->state;
+        k->state = CLIQUE_MAKING; /* when it is asked for again */
+        return CLIQUE_FAILED;
 }
 
 uint64_t clique_n_aborts(struct cuda *c, uint64_t devices) {
