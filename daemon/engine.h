@@ -44,13 +44,21 @@ struct task {
         uint64_t group;
         void *owner;
         struct charge scratch_charge; /* its owner's, for the plan's scratch */
+        /* For a GPU: what its streams wait for, and how long. The owner's memory. */
+        const struct signal *signals; /* [n_signals] */
+        uint32_t n_signals;
+        uint64_t limit_ns;
         /* Set when it comes back. */
-        enum status status; /* OK; BAD_FD with the culprit; NO_MEMORY: no scratch, nothing was written */
+        enum status status;   /* OK; BAD_FD with the culprit; NO_MEMORY: no scratch, nothing was written; of a
+                                 GPU also TIMEOUT, DEVICE_LOST, ABORTED, INTERNAL */
+        uint32_t late_signal; /* TIMEOUT: whose it was that never came */
+        char why[160];        /* of a GPU's failure, for people */
         uint64_t culprit_session, culprit_buffer;
         uint64_t started_ns, done_ns;
         struct findings found; /* by the checks of the plan */
         uint64_t blocked_ns;   /* the longest that a chunk stood still in somebody's memory; 0 below 100 ms */
-        /* The engine's, while it has the baton. */
+        /* The engine's or the workers', while they have the baton. */
+        uint64_t ticket;
         uint32_t n_slices, n_open; /* of the phase under way */
         uint32_t next_stage;       /* cursor into the plan */
         struct slice slices[MAX_WORKERS + MAX_CPU_DEVICES];

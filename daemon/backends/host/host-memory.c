@@ -154,7 +154,11 @@ void host_import(struct backend *b, struct chore *chore) {
                 return;
         }
         m->base = (struct memory){
-                .session = chore->session, .buffer = chore->buffer, .n_bytes = chore->n_bytes
+                .session = chore->session,
+                .buffer = chore->buffer,
+                .n_bytes = chore->n_bytes,
+                .fd = chore->fd,
+                .access = chore->access
         };
         m->is_writable = chore->access != ACCESS_IN;
         chore->status = bring_in(host_backend_of(b), chore, m);

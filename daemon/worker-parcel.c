@@ -1,0 +1,340 @@
+/* A plan is sent as records of five kinds, one kind after the other, as many to a packet as fit. The sender
+ * makes each packet when the socket has room for it, so that a large plan is never there twice at its end. */
+#include "worker-protocol.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include "worker-records.h"
+
+static uint64_t number_of(const struct memory *m) {
+        return m ? m->remote : 0;
+}
+
+/* --- taking apart --- */
+
+static uint32_t parcel_count(const struct worker_parcel *p, uint32_t record) {
+        switch ((enum worker_record)record) {
+        case RECORD_SIGNALS: return p->n_signals;
+        case RECORD_SCRATCH: return p->plan->n_scratch;
+        case RECORD_STEPS: return p->plan->n_steps;
+        case RECORD_OPERANDS: return p->plan->n_operands;
+        case RECORD_STRIDES: return p->plan->n_strides;
+        case N_RECORD: break;
+        }
+        return 0;
+}
+
+bool worker_fits(const struct worker_parcel *p) {
+        for (uint32_t record = 0; record < N_RECORD; record++)
+                if (parcel_count(p, record) > WORKER_MAX_RECORDS)
+                        return false;
+        return true;
+}
+
+static uint32_t flags_of(const struct step *s) {
+        return (s->has_weights ? RECORD_HAS_WEIGHTS : 0) | (s->check_numerics ? RECORD_CHECK_NUMERICS : 0) |
+               (s->check_overflow ? RECORD_CHECK_OVERFLOW : 0) | (s->check_inputs ? RECORD_CHECK_INPUTS : 0);
+}
+
+static void step_out(const struct step *s, struct record_step *ret) {
+        *ret = (struct record_step){ .count = s->count,
+                .first_stride = s->n_dims ? s->first_stride : 0,
+                .total_weight = s->total_weight,
+                .kind = s->kind,
+                .device = s->device,
+                .op = s->op,
+                .dtype = s->dtype,
+                .output_dtype = s->output_dtype,
+                .rounding = s->rounding,
+                .flags = flags_of(s),
+                .n_inputs = s->n_inputs,
+                .n_outputs = s->n_outputs,
+                .divisor = s->divisor,
+                .entry = s->entry,
+                .n_dims = s->n_dims };
+        memcpy(ret->shape, s->shape, sizeof(ret->shape));
+}
+
+static void operand_out(const struct operand *o, struct record_operand *ret) {
+        *ret = (struct record_operand){ .memory = number_of(o->memory),
+                .offset_bytes = o->offset_bytes,
+                .buffer = o->buffer,
+                .result = o->result,
+                .checksum = o->checksum,
+                .weight = o->weight,
+                .scratch = o->scratch,
+                .rank = o->rank };
+}
+
+static void record_out(const struct worker_parcel *p, uint32_t record, uint32_t i, void *ret) {
+        switch ((enum worker_record)record) {
+        case RECORD_SIGNALS:
+                *(struct record_signal *)ret = (struct record_signal){ .page = number_of(p->signals[i].page),
+                        .value = p->signals[i].value,
+                        .slot = p->signals[i].slot };
+                return;
+        case RECORD_SCRATCH:
+                *(struct record_scratch *)ret =
+                        (struct record_scratch){ .n_bytes = p->plan->scratch[i].n_bytes,
+                                .device = p->plan->scratch[i].device };
+                return;
+        case RECORD_STEPS: step_out(&p->plan->steps[i], ret); return;
+        case RECORD_OPERANDS: operand_out(&p->plan->operands[i], ret); return;
+        case RECORD_STRIDES: memcpy(ret, &p->plan->strides[i], sizeof(uint64_t)); return;
+        case N_RECORD: break;
+        }
+}
+
+static void run_out(const struct worker_parcel *p, struct worker_run *ret) {
+        bool has_sums = false;
+        for (uint32_t i = 0; i < p->plan->n_steps; i++)
+                has_sums |= p->plan->steps[i].check_inputs;
+        *ret = (struct worker_run){ .head = { .verb = WORKER_RUN, .ticket = p->ticket },
+                .group = p->group,
+                .limit_ns = p->limit_ns,
+                .chunk_bytes = p->plan->chunk_bytes,
+                .device = p->plan->device,
+                .order = p->plan->order,
+                .n_signals = p->n_signals,
+                .n_scratch = p->plan->n_scratch,
+                .n_steps = p->plan->n_steps,
+                .n_operands = p->plan->n_operands,
+                .n_strides = p->plan->n_strides,
+                .has_sums = has_sums };
+}
+
+bool worker_next_part(const struct worker_parcel *p, struct worker_cursor *c, union worker_packet *ret) {
+        if (!c->has_head) {
+                c->has_head = true;
+                run_out(p, &ret->run);
+                return true;
+        }
+        while (c->record < N_RECORD && c->next == parcel_count(p, c->record)) {
+                c->record++;
+                c->next = 0;
+        }
+        if (c->record == N_RECORD)
+                return false;
+        uint32_t bytes = worker_record_bytes(c->record), left = parcel_count(p, c->record) - c->next;
+        uint32_t n = left < WORKER_PART_BYTES / bytes ? left : WORKER_PART_BYTES / bytes;
+        ret->head = (struct worker_head){ .verb = WORKER_PART, .ticket = p->ticket };
+        ret->part.record = c->record;
+        ret->part.n_records = n;
+        ret->part.first = c->next;
+        ret->part.reserved = 0;
+        for (uint32_t i = 0; i < n; i++)
+                record_out(p, c->record, c->next + i, ret->part.records + (size_t)i * bytes);
+        c->next += n;
+        return true;
+}
+
+/* --- putting together --- */
+
+void worker_assembly_init(struct worker_assembly *a) {
+        *a = (struct worker_assembly){ 0 };
+        plan_init(&a->plan);
+}
+
+void worker_assembly_deinit(struct worker_assembly *a) {
+        plan_deinit(&a->plan);
+        free(a->signals);
+        a->signals = NULL;
+}
+
+static uint32_t assembly_count(const struct worker_assembly *a, uint32_t record) {
+        switch ((enum worker_record)record) {
+        case RECORD_SIGNALS: return a->head.n_signals;
+        case RECORD_SCRATCH: return a->head.n_scratch;
+        case RECORD_STEPS: return a->head.n_steps;
+        case RECORD_OPERANDS: return a->head.n_operands;
+        case RECORD_STRIDES: return a->head.n_strides;
+        case N_RECORD: break;
+        }
+        return 0;
+}
+
+/* Of `n` and one more, so that an empty one is an array too. */
+static void *array_new(uint32_t n, size_t size) {
+        return calloc((size_t)n + 1, size);
+}
+
+int worker_assembly_begin(struct worker_assembly *a, const struct worker_run *run) {
+        if (a->is_open)
+                return -EPROTO;
+        worker_assembly_deinit(a);
+        worker_assembly_init(a);
+        a->head = *run;
+        struct plan *p = &a->plan;
+        a->signals = array_new(run->n_signals, sizeof(*a->signals));
+        p->scratch = array_new(run->n_scratch, sizeof(*p->scratch));
+        p->steps = array_new(run->n_steps, sizeof(*p->steps));
+        p->operands = array_new(run->n_operands, sizeof(*p->operands));
+        p->strides = array_new(run->n_strides, sizeof(*p->strides));
+        if (!a->signals || !p->scratch || !p->steps || !p->operands || !p->strides)
+                return -ENOMEM;
+        p->scratch_capacity = run->n_scratch + 1;
+        p->steps_capacity = run->n_steps + 1;
+        p->operands_capacity = run->n_operands + 1;
+        p->strides_capacity = run->n_strides + 1;
+        p->algorithm = "";
+        p->order = (enum plan_order)run->order;
+        p->device = run->device;
+        a->is_open = true;
+        return 0;
+}
+
+static int step_in(struct worker_assembly *a, const struct record_step *r) {
+        struct plan *p = &a->plan;
+        uint64_t n_operands = (uint64_t)r->n_inputs + r->n_outputs;
+        if (r->kind > STEP_LIBRARY || r->op >= N_OP || r->dtype >= N_DTYPE || r->output_dtype >= N_DTYPE ||
+                r->rounding > ROUNDING_NEAREST || (r->flags & ~RECORD_FLAGS) || r->n_dims > MAX_DIMS ||
+                n_operands > a->head.n_operands - p->n_operands ||
+                n_operands * r->n_dims > a->head.n_strides - p->n_strides ||
+                (r->kind != STEP_JOIN &&
+                        (r->dtype == DTYPE_UNSPECIFIED || r->output_dtype == DTYPE_UNSPECIFIED)))
+                return -EPROTO;
+        struct step *s = &p->steps[p->n_steps++];
+        *s = (struct step){ .kind = (enum step_kind)r->kind,
+                .device = r->device,
+                .op = (enum op)r->op,
+                .dtype = (enum dtype)r->dtype,
+                .output_dtype = (enum dtype)r->output_dtype,
+                .rounding = (enum rounding)r->rounding,
+                .has_weights = r->flags & RECORD_HAS_WEIGHTS,
+                .check_numerics = r->flags & RECORD_CHECK_NUMERICS,
+                .check_overflow = r->flags & RECORD_CHECK_OVERFLOW,
+                .check_inputs = r->flags & RECORD_CHECK_INPUTS,
+                .n_inputs = r->n_inputs,
+                .n_outputs = r->n_outputs,
+                .first_operand = p->n_operands,
+                .divisor = r->divisor,
+                .total_weight = r->total_weight,
+                .entry = r->entry,
+                .count = r->count,
+                .n_dims = r->n_dims,
+                .first_stride = p->n_strides };
+        memcpy(s->shape, r->shape, sizeof(s->shape));
+        p->n_operands += (uint32_t)n_operands;
+        p->n_strides += (uint32_t)n_operands * r->n_dims;
+        p->has_joins |= s->kind == STEP_JOIN;
+        return 0;
+}
+
+static struct memory *memory_in(
+        struct worker_assembly *a, const struct worker_memories *memories, uint64_t number) {
+        struct memory *m = number ? memories->find(memories->data, number) : NULL;
+        if (number && !m && !a->missing)
+                a->missing = number;
+        return m;
+}
+
+static int record_in(
+        struct worker_assembly *a, const struct worker_memories *memories, uint32_t i, const uint8_t *bytes) {
+        struct record_signal signal;
+        struct record_scratch scratch;
+        struct record_step step;
+        struct record_operand o;
+        switch ((enum worker_record)a->record) {
+        case RECORD_SIGNALS:
+                memcpy(&signal, bytes, sizeof(signal));
+                a->signals[i] = (struct signal){ .page = memory_in(a, memories, signal.page),
+                        .slot = signal.slot,
+                        .value = signal.value };
+                return 0;
+        case RECORD_SCRATCH:
+                memcpy(&scratch, bytes, sizeof(scratch));
+                a->plan.scratch[a->plan.n_scratch++] =
+                        (struct scratch){ .device = scratch.device, .n_bytes = scratch.n_bytes };
+                return 0;
+        case RECORD_STEPS: memcpy(&step, bytes, sizeof(step)); return step_in(a, &step);
+        case RECORD_OPERANDS:
+                memcpy(&o, bytes, sizeof(o));
+                if (o.scratch > a->head.n_scratch || (o.scratch && o.memory))
+                        return -EPROTO;
+                a->plan.operands[i] = (struct operand){ .memory = memory_in(a, memories, o.memory),
+                        .offset_bytes = o.offset_bytes,
+                        .buffer = o.buffer,
+                        .result = o.result,
+                        .scratch = o.scratch,
+                        .rank = o.rank,
+                        .weight = o.weight,
+                        .checksum = o.checksum };
+                return 0;
+        case RECORD_STRIDES: memcpy(&a->plan.strides[i], bytes, sizeof(uint64_t)); return 0;
+        case N_RECORD: break;
+        }
+        return -EPROTO;
+}
+
+/* The elements from the first to the last of an operand; false when they cannot be counted. */
+static bool step_extent(const struct step *s, const uint64_t *strides, uint64_t *ret) {
+        *ret = s->count;
+        if (s->n_dims == 0 || s->count == 0)
+                return true;
+        uint64_t last = 0, count = 1;
+        for (uint32_t i = 0; i < s->n_dims; i++) {
+                uint64_t reach;
+                if (s->shape[i] == 0 || __builtin_mul_overflow(s->shape[i] - 1, strides[i], &reach) ||
+                        __builtin_add_overflow(last, reach, &last) ||
+                        __builtin_mul_overflow(count, s->shape[i], &count))
+                        return false;
+        }
+        return count == s->count && !__builtin_add_overflow(last, 1, ret);
+}
+
+/* Within the memory or scratch area that it names. */
+static bool operand_fits(const struct plan *p, const struct step *s, uint32_t i) {
+        const struct operand *o = &p->operands[s->first_operand + i];
+        uint64_t extent, bytes, end;
+        uint64_t size = dtype_bytes(i < s->n_inputs ? s->dtype : s->output_dtype);
+        uint64_t room = o->memory ? o->memory->n_bytes : o->scratch ? p->scratch[o->scratch - 1].n_bytes : 0;
+        return step_extent(s, plan_strides(p, s, i), &extent) &&
+               !__builtin_mul_overflow(extent, size, &bytes) &&
+               !__builtin_add_overflow(o->offset_bytes, bytes, &end) && end <= room;
+}
+
+static bool plan_fits(const struct plan *p) {
+        for (uint32_t i = 0; i < p->n_steps; i++) {
+                const struct step *s = &p->steps[i];
+                for (uint32_t k = 0; s->kind != STEP_JOIN && k < s->n_inputs + s->n_outputs; k++)
+                        if (!operand_fits(p, s, k))
+                                return false;
+        }
+        return true;
+}
+
+/* All records are there. */
+static int assembly_close(struct worker_assembly *a) {
+        struct plan *p = &a->plan;
+        a->is_open = false;
+        if (p->n_operands != a->head.n_operands || p->n_strides != a->head.n_strides)
+                return -EPROTO;
+        if (!a->missing && !plan_fits(p))
+                return -EPROTO;
+        plan_freeze(p, a->head.chunk_bytes);
+        return plan_begin_sums(p) < 0 ? -ENOMEM : 1;
+}
+
+int worker_assembly_add(
+        struct worker_assembly *a, const struct worker_part *part, const struct worker_memories *memories) {
+        if (!a->is_open || part->head.ticket != a->head.head.ticket)
+                return -EPROTO;
+        while (a->record < N_RECORD && a->next == assembly_count(a, a->record)) {
+                a->record++;
+                a->next = 0;
+        }
+        if (part->record != a->record || part->first != a->next ||
+                part->n_records > assembly_count(a, a->record) - a->next)
+                return -EPROTO;
+        uint32_t bytes = worker_record_bytes(part->record);
+        for (uint32_t i = 0; i < part->n_records; i++) {
+                int r = record_in(a, memories, a->next++, part->records + (size_t)i * bytes);
+                if (r < 0)
+                        return r;
+        }
+        for (uint32_t record = a->record; record < N_RECORD; record++)
+                if (assembly_count(a, record) != (record == a->record ? a->next : 0))
+                        return 0;
+        return assembly_close(a);
+}
