@@ -15,6 +15,8 @@
 #define SLICE_ENTRIES  1024 /* of one half or collective at a time */
 #define SESSION_WORK   1024 /* after which other users have their turn */
 #define TURN_WORK      2048 /* after which the loop looks for news */
+#define MAX_TASKS      64   /* kept to be used again */
+#define TASK_BYTES     (256u << 10) /* with plans of this size at most */
 #define ROWS_A_TURN    256  /* of all answers together: about a millisecond */
 
 /* A collective of many entries, made into a plan on a thread of the engine. It has a planner of its own,
@@ -31,6 +33,15 @@ struct planning {
         double weights[MAX_WORLD];
 };
 
+/* Memory that is given back on a thread of the engine, since a hundred megabytes of it take milliseconds; it
+ * stays charged until then. Either a block or a task. */
+struct burial {
+        struct chore chore;
+        void *block;
+        struct task *task;
+        struct charge charge;
+};
+
 struct conductor {
         struct house house;
         uint64_t started_ns, now_ns; /* now: of this turn */
@@ -38,7 +49,8 @@ struct conductor {
         struct outcome outcome;
         struct list chores;    /* to be given to the engine */
         struct list ejected;   /* struct session.eject_link: to be ended when the outcome is settled */
-        struct list tasks;     /* free ones */
+        struct list tasks;     /* free ones, and how many */
+        uint32_t n_tasks;
         struct list queries;   /* struct query.link: answers that can go on */
         uint32_t n_rows_left;  /* that this turn may still write for them */
         uint64_t work;         /* of this turn */
@@ -108,5 +120,7 @@ void conductor_task_done(struct conductor *c, struct task *t);
 void conductor_finish(struct conductor *c, struct meeting *m);
 /* Gives up to `n` entries of the collectives that are told back. */
 void conductor_give_back(struct conductor *c, uint32_t n);
-/* A planning came back from the engine. */
-void conductor_planned(struct conductor *c, struct planning *planning);
+/* Hands to the engine what rendezvous leaves to be freed. */
+void conductor_bury_halves(struct conductor *c);
+/* A CHORE_THINK came back from the engine: a planning or a burial. */
+void conductor_thought(struct conductor *c, struct chore *chore);

@@ -55,7 +55,12 @@ void conductor_reply_fd(struct conductor *c, struct session *s, const struct rep
         int r = codec_encode_reply(reply, &c->scratch, c->out, &n_bytes);
         CHECK(r == 0);
         r = session_send(c->house.sessions, s, c->out, n_bytes, &fd, fd >= 0);
-        if (r < 0)
+        if (r == -EDQUOT)
+                conductor_eject(c, s, STATUS_QUOTA,
+                        "the clients of uid %u do not read their replies: reply-bytes has %llu of %llu", s->uid,
+                        (unsigned long long)quota_used(c->house.quotas, s->uid, QUOTA_REPLY_BYTES),
+                        (unsigned long long)quota_limit(c->house.quotas, s->uid, QUOTA_REPLY_BYTES));
+        else if (r < 0)
                 conductor_eject(c, s, STATUS_LIMIT, "it does not read its replies (%s)", strerror(-r));
 }
 
@@ -158,7 +163,7 @@ static void conductor_end_ejected(struct conductor *c, struct session *s) {
 static void conductor_chore_done(struct conductor *c, struct chore *chore) {
         struct buffer_news news;
         if (chore->kind == CHORE_THINK) {
-                conductor_planned(c, list_entry(chore, struct planning, chore));
+                conductor_thought(c, chore);
                 return;
         }
         if (chore->kind == CHORE_MAKE || chore->kind == CHORE_UNMAKE) {
@@ -310,6 +315,7 @@ static void conductor_settle(struct conductor *c) {
                 else if (outcome_is_empty(&c->outcome))
                         break;
         }
+        conductor_bury_halves(c);
         while ((it = list_take_first(&c->chores)))
                 engine_do(c->house.engine, list_entry(it, struct chore, link));
 }

@@ -267,7 +267,7 @@ static int daemon_build_rooms(struct daemon *d) {
         if (r == 0)
                 r = recorder_new(&h->recorder, h->quotas);
         if (r == 0)
-                r = stats_new(&h->stats);
+                r = stats_new(&h->stats, h->quotas);
         return r;
 }
 

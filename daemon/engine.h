@@ -23,6 +23,7 @@
 #include "config.h"
 #include "doorbell.h"
 #include "plan.h"
+#include "quota.h"
 
 struct engine;
 struct task;
@@ -41,6 +42,7 @@ struct task {
         uint32_t uid;
         uint64_t group;
         void *owner;
+        struct charge memory; /* its owner's, for the plan */
         /* Set when it comes back. */
         enum status status; /* OK, or BAD_FD with the culprit */
         uint64_t culprit_session, culprit_buffer;

@@ -153,11 +153,9 @@ static enum status prepare(struct rendezvous *r, struct arrival *a, const struct
                 return refuse(r, a, half, now_ns, out, err);
         }
         if (!a->meeting)
-                a->meeting = meeting_new(r, a->circle, &a->lookup, &half->key);
+                a->meeting = meeting_new(r, a->circle, &a->lookup, &half->key, err);
         if (a->meeting)
                 return STATUS_OK;
-        error_init(err, STATUS_NO_MEMORY);
-        error_set_detail(err, "tuttid has no memory for this collective");
         return refuse(r, a, half, now_ns, out, err);
 }
 
@@ -175,6 +173,7 @@ enum status rendezvous_submit(
         status = prepare(r, &a, half, now_ns, out, err);
         if (status != STATUS_OK) {
                 charge_release(&half->charge);
+                charge_release(&half->memory);
                 return status;
         }
         rendezvous_half_digest(r, half, UINT32_MAX);

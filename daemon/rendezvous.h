@@ -83,6 +83,7 @@ struct half {
         uint64_t paused_ns;    /* since when the clock stands; 0: it runs */
         bool differs;          /* from the meeting's reference */
         struct charge charge;  /* QUOTA_PENDING, 1 for each QUOTA_ENTRIES_BEGUN entries begun; until freed */
+        struct charge memory;  /* QUOTA_MEMORY_BYTES: itself and its entries, until they are really gone */
         struct list pool_link;
 };
 
@@ -114,7 +115,8 @@ struct meeting {
                                 when  4,096 that were not released hold one: then `status` alone tells */
         struct alarm deadline;
         struct list group_link, outcome_link;
-        void *task;    /* the conductor's, while SEALED */
+        struct charge charge; /* QUOTA_MEMORY_BYTES: itself */
+        void *task;           /* the conductor's, while SEALED */
         bool has_slot; /* the conductor's: of the result object that the halves name */
         uint32_t slot;
         UT_hash_handle hh; /* by group and key */
@@ -231,6 +233,9 @@ enum status rendezvous_half_charge(
  * that are left, which takes its time. */
 void rendezvous_half_digest(const struct rendezvous *r, struct half *half, uint32_t n);
 void rendezvous_half_free(struct rendezvous *r, struct half *half);
+/* One that rendezvous_half_free has neither pooled nor freed, since giving so much memory back takes the
+ * kernel its time: the caller's to free(), on another thread, and then to release its `memory`. NULL: none. */
+struct half *rendezvous_take_buried(struct rendezvous *r);
 
 /* Submits. STATUS_OK: the half belongs to rendezvous until its meeting is in `sealed` or `ended` and
  * released. Any other status: the half stays the caller's, *err says why, and others may be told by `out` (a

@@ -32,14 +32,23 @@
 #define OVERFLOW_UID        65534
 #define LINGER_NS           (50 * NS_PER_MS)
 #define MAX_QUEUE_BYTES     (8u << 20)
+#define OUTGOING_BYTES      16384
 #define DESCRIPTORS_CHARGED 2 /* socket and pidfd */
 
-/* A packet that the socket had no room for. */
+/* Packets that the socket had no room for, one behind another: a client that reads nothing makes many small
+ * ones, and its end must not take as many calls of free(). */
 struct outgoing {
         struct list link;
-        size_t n_bytes;
-        int fd; /* -1, or the one descriptor that goes with it, owned */
+        struct charge memory;
+        size_t capacity, begin, end; /* of bytes[]; what lies in [begin, end) is to be sent */
         uint8_t bytes[];
+};
+
+/* Stands before its bytes. */
+struct parcel {
+        uint32_t n_bytes;
+        int fd; /* -1, or the one descriptor that goes with it, owned */
+        struct charge descriptor;
 };
 
 struct connection {
@@ -240,6 +249,22 @@ static struct connection *connection_new(struct sessions *s, const struct ucred 
         return c;
 }
 
+/* Takes the first parcel out. */
+static void outgoing_drop(struct outgoing *o) {
+        struct parcel parcel;
+        memcpy(&parcel, o->bytes + o->begin, sizeof(parcel));
+        charge_release(&parcel.descriptor);
+        fd_close(&parcel.fd);
+        o->begin += sizeof(parcel) + parcel.n_bytes;
+}
+
+static void outgoing_free(struct outgoing *o) {
+        while (o->begin < o->end)
+                outgoing_drop(o);
+        charge_release(&o->memory);
+        free(o);
+}
+
 /* In the tables, with both watches running. */
 static bool connection_enter(struct sessions *s, struct connection *c) {
         bool is_in = true;
@@ -301,11 +326,8 @@ void session_close(struct sessions *s, struct session *session) {
                 s->n--;
         }
         struct list *first;
-        while ((first = list_take_first(&c->outgoing))) {
-                struct outgoing *o = list_entry(first, struct outgoing, link);
-                fd_close(&o->fd);
-                free(o);
-        }
+        while ((first = list_take_first(&c->outgoing)))
+                outgoing_free(list_entry(first, struct outgoing, link));
         if (c->n_open_handles == 0) {
                 connection_free(c);
                 return;
@@ -366,22 +388,70 @@ void session_resume(struct sessions *s, struct session *session) {
         session_mark(s, session, SESSION_RESUMED);
 }
 
-static int connection_queue(
-        struct connection *c, const void *bytes, size_t n_bytes, const int *fds, uint32_t n_fds) {
-        if (c->queued_bytes + n_bytes > MAX_QUEUE_BYTES)
-                return -ENOBUFS;
-        struct outgoing *o = malloc(sizeof(*o) + n_bytes);
+static int errno_of(enum status status) {
+        if (status == STATUS_QUOTA)
+                return -EDQUOT;
+        return status == STATUS_OK ? 0 : -ENOMEM;
+}
+
+/* With room for `n_bytes` at least. */
+static int outgoing_new(struct connection *c, size_t n_bytes, struct outgoing **ret) {
+        size_t capacity = n_bytes > OUTGOING_BYTES ? n_bytes : OUTGOING_BYTES;
+        struct outgoing *o = malloc(sizeof(*o) + capacity);
         if (!o)
                 return -ENOMEM;
-        o->fd = -1;
-        if (n_fds > 0 && (o->fd = fcntl(fds[0], F_DUPFD_CLOEXEC, 0)) < 0) {
-                free(o);
-                return -ENOMEM;
-        }
+        *o = (struct outgoing){ .capacity = capacity };
         list_init(&o->link);
-        o->n_bytes = n_bytes;
-        memcpy(o->bytes, bytes, n_bytes);
+        int r = errno_of(quota_charge(c->sessions->quotas, &o->memory, c->session.uid, QUOTA_REPLY_BYTES,
+                sizeof(*o) + capacity, NULL));
+        if (r < 0) {
+                free(o);
+                return r;
+        }
         list_append(&c->outgoing, &o->link);
+        *ret = o;
+        return 0;
+}
+
+/* The last one, or a new one where that has no room. */
+static int outgoing_get(struct connection *c, size_t n_bytes, struct outgoing **ret) {
+        struct outgoing *last =
+                list_is_empty(&c->outgoing) ? NULL : list_entry(c->outgoing.prev, struct outgoing, link);
+        if (!last || n_bytes > last->capacity - last->end)
+                return outgoing_new(c, n_bytes, ret);
+        *ret = last;
+        return 0;
+}
+
+static int parcel_take_fd(struct parcel *parcel, struct connection *c, int fd) {
+        int r = errno_of(quota_charge(
+                c->sessions->quotas, &parcel->descriptor, c->session.uid, QUOTA_DESCRIPTORS, 1, NULL));
+        if (r < 0)
+                return r;
+        parcel->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+        if (parcel->fd >= 0)
+                return 0;
+        charge_release(&parcel->descriptor);
+        return -ENOMEM;
+}
+
+static int connection_queue(
+        struct connection *c, const void *bytes, size_t n_bytes, const int *fds, uint32_t n_fds) {
+        struct parcel parcel = { .n_bytes = (uint32_t)n_bytes, .fd = -1 };
+        struct outgoing *o;
+        if (c->queued_bytes + n_bytes > MAX_QUEUE_BYTES)
+                return -ENOBUFS;
+        int r = n_fds > 0 ? parcel_take_fd(&parcel, c, fds[0]) : 0;
+        if (r == 0)
+                r = outgoing_get(c, sizeof(parcel) + n_bytes, &o);
+        if (r < 0) {
+                charge_release(&parcel.descriptor);
+                fd_close(&parcel.fd);
+                return r;
+        }
+        memcpy(o->bytes + o->end, &parcel, sizeof(parcel));
+        memcpy(o->bytes + o->end + sizeof(parcel), bytes, n_bytes);
+        o->end += sizeof(parcel) + n_bytes;
         c->queued_bytes += n_bytes;
         connection_watch(c);
         return 0;
@@ -393,15 +463,26 @@ static bool must_wait(int r) {
         return r == -EAGAIN || r == -ENOBUFS || r == -ENOMEM || r == -ETOOMANYREFS;
 }
 
+/* Sends the first parcel; whether it is gone. */
+static bool connection_send_first(struct connection *c, struct outgoing *o) {
+        struct parcel parcel;
+        memcpy(&parcel, o->bytes + o->begin, sizeof(parcel));
+        const uint8_t *bytes = o->bytes + o->begin + sizeof(parcel);
+        if (must_wait(channel_send(c->socket, bytes, parcel.n_bytes, &parcel.fd, parcel.fd >= 0)))
+                return false;
+        c->queued_bytes -= parcel.n_bytes;
+        outgoing_drop(o);
+        return true;
+}
+
 static void connection_flush(struct connection *c) {
         while (!list_is_empty(&c->outgoing)) {
                 struct outgoing *o = list_entry(c->outgoing.next, struct outgoing, link);
-                if (must_wait(channel_send(c->socket, o->bytes, o->n_bytes, &o->fd, o->fd >= 0)))
-                        return;
+                while (o->begin < o->end)
+                        if (!connection_send_first(c, o))
+                                return;
                 list_unlink(&o->link);
-                c->queued_bytes -= o->n_bytes;
-                fd_close(&o->fd);
-                free(o);
+                outgoing_free(o);
         }
         connection_watch(c);
         session_mark(c->sessions, &c->session, SESSION_CAUGHT_UP);

@@ -62,7 +62,7 @@ END_TEST
 START_TEST(O4_the_limit_of_pending_is_a_refusal) {
         struct room room;
         struct rendezvous_settings settings = room_settings();
-        struct quota_limits limits = { .groups = 8, .pending = 2 };
+        struct quota_limits limits = { .groups = 8, .pending = 2, .memory_bytes = 1 << 30 };
         room_open_with(&room, &settings, &limits);
         struct group *g = room_form(&room, 2, ON_DEATH_FAIL);
         ck_assert_int_eq(room_submit(&room, g, 1, "a"), STATUS_OK);
@@ -141,7 +141,7 @@ END_TEST
 START_TEST(a_debt_without_room_ejects_its_debtors) {
         struct room room;
         struct rendezvous_settings settings = room_settings();
-        struct quota_limits limits = { .groups = 8, .pending = 1 };
+        struct quota_limits limits = { .groups = 8, .pending = 1, .memory_bytes = 1 << 30 };
         room_open_with(&room, &settings, &limits);
         struct group *g = room_form(&room, 2, ON_DEATH_FAIL);
         ck_assert_int_eq(room_refuse(&room, g, 0, "a"), STATUS_BAD_FD);

@@ -30,7 +30,8 @@ static const struct quota_limits limits = { .connections = 2,
         .mapped_bytes = 1 << 20,
         .pending = 4,
         .groups = 4,
-        .recorder_bytes = 1 << 20 };
+        .recorder_bytes = 1 << 20,
+        .reply_bytes = 16 << 20 };
 
 static void on_ring(void *data) {
 }
