@@ -110,7 +110,7 @@ static const struct config_key keys[] = {
                 .rule.max = UINT64_C(1) << 40, .preset = "64 MiB",
                 .help = "Answers that one user's clients have not read yet; who makes them more is ejected." },
         { "quota.memory-bytes", FIELD(quota.memory_bytes), .rule.type = VALUE_BYTES, .rule.min = 1 << 20,
-                .rule.max = UINT64_C(1) << 50, .preset = "1 GiB",
+                .rule.max = UINT64_C(1) << 50, .preset = "2 GiB",
                 .help = "tuttid's own memory for one user's groups, pending submissions and plans." },
 };
 
