@@ -341,7 +341,8 @@ static void measure_all(bool is_other_user) {
         /* One user's limits are for all its processes: here they must not stop the honest ones. */
         stage_set(&s, is_other_user ? NULL
                                     : (const char *[]){ "--set", "quota.connections=100000", "--set",
-                                              "quota.descriptors=1000000", NULL });
+                                              "quota.descriptors=1000000", "--set",
+                                              "quota.memory-bytes=8GiB", NULL });
         for (size_t i = 0; i < ARRAY_SIZE(floods); i++) {
                 struct order order = { &floods[i], is_other_user };
                 int n_tries = 1;
