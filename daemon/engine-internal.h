@@ -63,7 +63,8 @@ struct engine {
         struct device *devices;
         uint32_t n_devices;
         struct crew memory, closers;
-        struct list done_tasks, done_chores;
+        struct turns done_tasks; /* struct task.link, by user */
+        struct list done_chores;
         uint64_t confined[N_CONFINED]; /* group ids, a ring */
         uint32_t n_confined;
         uint32_t n_open;

@@ -148,7 +148,7 @@ static void worker_put_slice(struct worker *w, struct slice *s) {
                 return;
         t->done_ns = clock_now_ns();
         w->device->n_tasks++;
-        list_append(&e->done_tasks, &t->link);
+        turns_put(&e->done_tasks, t->uid, &t->link);
         uv_async_send(&e->async);
 }
 
