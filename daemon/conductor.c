@@ -384,9 +384,15 @@ static void conductor_serve(struct conductor *c, struct session *s) {
                 return;
         conductor_read(c, s, DRAIN_PACKETS,
                 UINT32_MAX); /* what it said before it ended counts: a goodbye, a last half */
-        if (s->eject_why[0] == '\0')
-                conductor_end_session(c, s, events & SESSION_DEAD ? LOSS_DIED : LOSS_DISCONNECTED,
-                        events & SESSION_DEAD ? "" : "its connection ended, its process did not");
+        if (s->eject_why[0] != '\0')
+                return;
+        if (!s->is_ending) { /* behind those who wait: what its peers had sent before it ended counts too */
+                s->is_ending = true;
+                session_mark(c->house.sessions, s, events & SESSION_DEAD ? SESSION_DEAD : SESSION_HUNG_UP);
+                return;
+        }
+        conductor_end_session(c, s, events & SESSION_DEAD ? LOSS_DIED : LOSS_DISCONNECTED,
+                events & SESSION_DEAD ? "" : "its connection ended, its process did not");
 }
 
 /* Of tasks a turn's share, beside what sessions have: thousands of small ones may be done at once, and no fewer

@@ -49,6 +49,7 @@ struct session {
          * stands still. */
         struct half *held;
         uint64_t held_since_ns; /* 0: nothing is held */
+        bool is_ending;         /* its end has been seen; it goes when its turn comes again */
         struct query *query;    /* an answer under way; reading stands still */
         char eject_why[160];    /* not empty: to be ended at the end of this turn */
         enum status eject_status;
