@@ -325,8 +325,8 @@ void conductor_run(struct conductor *c, struct meeting *m) {
         t->culprit_session = 0;
         memset(&t->found, 0, sizeof(t->found));
         t->uid = m->group->uid;
-        enum status status = quota_charge(c->house.quotas, &t->memory, t->uid, QUOTA_MEMORY_BYTES,
-                planner_bytes(&problem), &c->error);
+        enum status status = quota_charge(
+                c->house.quotas, &t->memory, t->uid, QUOTA_MEMORY_BYTES, planner_bytes(&problem), &c->error);
         if (status == STATUS_OK)
                 status = conductor_take_slot(c, m, &problem);
         if (status == STATUS_OK && problem.signature->n_entries > PLAN_ENTRIES / m->n_halves) {

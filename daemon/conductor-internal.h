@@ -9,19 +9,19 @@
 
 #define PACKETS_A_TURN 16
 /* Work is counted in entries looked at, of which a thousand take a fraction of a millisecond. */
-#define PACKET_WORK    16   /* of a packet, beside its entries; of looking at a session at all */
-#define REPLY_WORK     8    /* of an answer; twice as much with an error */
-#define LOOKS_A_WORK   8    /* meetings that are walked through in the time of an entry */
-#define END_WORK       64   /* of the end of a session */
-#define ROW_WORK       4    /* of a row of an answer, for which files in /proc may be read */
-#define ACCEPTS_A_TURN 4    /* fewer than a turn can serve and end, or they would pile up */
-#define SLICE_ENTRIES  256  /* of one half or collective at a time */
-#define PLAN_ENTRIES   1024 /* times ranks: with more of them it is planned elsewhere */
-#define SESSION_WORK   256  /* after which other users have their turn */
-#define TURN_WORK      512  /* after which the loop looks for news */
-#define MAX_TASKS      64   /* kept to be used again */
+#define PACKET_WORK    16           /* of a packet, beside its entries; of looking at a session at all */
+#define REPLY_WORK     8            /* of an answer; twice as much with an error */
+#define LOOKS_A_WORK   8            /* meetings that are walked through in the time of an entry */
+#define END_WORK       64           /* of the end of a session */
+#define ROW_WORK       4            /* of a row of an answer, for which files in /proc may be read */
+#define ACCEPTS_A_TURN 4            /* fewer than a turn can serve and end, or they would pile up */
+#define SLICE_ENTRIES  256          /* of one half or collective at a time */
+#define PLAN_ENTRIES   1024         /* times ranks: with more of them it is planned elsewhere */
+#define SESSION_WORK   256          /* after which other users have their turn */
+#define TURN_WORK      512          /* after which the loop looks for news */
+#define MAX_TASKS      64           /* kept to be used again */
 #define TASK_BYTES     (256u << 10) /* with plans of this size at most */
-#define ROWS_A_TURN    64   /* of all answers together */
+#define ROWS_A_TURN    64           /* of all answers together */
 
 /* A collective of many entries, made into a plan on a thread of the engine. It has a planner of its own,
  * whose scratch memory goes with it. */
@@ -52,9 +52,9 @@ struct conductor {
         uint64_t started_ns, now_ns; /* now: of this turn */
         bool is_draining, is_over;   /* over: all sessions have been ended */
         struct outcome outcome;
-        struct list chores;    /* to be given to the engine */
-        struct list ejected;   /* struct session.eject_link: to be ended when the outcome is settled */
-        struct list tasks;     /* free ones, and how many */
+        struct list chores;  /* to be given to the engine */
+        struct list ejected; /* struct session.eject_link: to be ended when the outcome is settled */
+        struct list tasks;   /* free ones, and how many */
         uint32_t n_tasks;
         struct list queries;   /* struct query.link: answers that can go on */
         uint32_t n_rows_left;  /* that this turn may still write for them */

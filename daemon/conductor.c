@@ -58,8 +58,8 @@ void conductor_reply_fd(struct conductor *c, struct session *s, const struct rep
         r = session_send(c->house.sessions, s, c->out, n_bytes, &fd, fd >= 0);
         if (r == -EDQUOT)
                 conductor_eject(c, s, STATUS_QUOTA,
-                        "the clients of uid %u do not read their replies: reply-bytes has %llu of %llu", s->uid,
-                        (unsigned long long)quota_used(c->house.quotas, s->uid, QUOTA_REPLY_BYTES),
+                        "the clients of uid %u do not read their replies: reply-bytes has %llu of %llu",
+                        s->uid, (unsigned long long)quota_used(c->house.quotas, s->uid, QUOTA_REPLY_BYTES),
                         (unsigned long long)quota_limit(c->house.quotas, s->uid, QUOTA_REPLY_BYTES));
         else if (r < 0)
                 conductor_eject(c, s, STATUS_LIMIT, "it does not read its replies (%s)", strerror(-r));
@@ -395,8 +395,8 @@ static void conductor_serve(struct conductor *c, struct session *s) {
                 events & SESSION_DEAD ? "" : "its connection ended, its process did not");
 }
 
-/* Of tasks a turn's share, beside what sessions have: thousands of small ones may be done at once, and no fewer
- * may be ended than can be begun. */
+/* Of tasks a turn's share, beside what sessions have: thousands of small ones may be done at once, and no
+ * fewer may be ended than can be begun. */
 static bool conductor_pull_done(struct conductor *c) {
         bool is_any = false;
         struct task *t;

@@ -108,7 +108,8 @@ static const struct config_key keys[] = {
                 .help = "Memory of the result objects of one user, which tuttid provides; 0 allows none." },
         { "quota.reply-bytes", FIELD(quota.reply_bytes), .rule.type = VALUE_BYTES, .rule.min = 65536,
                 .rule.max = UINT64_C(1) << 40, .preset = "64 MiB",
-                .help = "Answers that one user's clients have not read yet; who makes them more is ejected." },
+                .help = "Answers that one user's clients have not read yet; who makes them more is "
+                        "ejected." },
         { "quota.memory-bytes", FIELD(quota.memory_bytes), .rule.type = VALUE_BYTES, .rule.min = 1 << 20,
                 .rule.max = UINT64_C(1) << 50, .preset = "2 GiB",
                 .help = "tuttid's own memory for one user's groups, pending submissions and plans." },

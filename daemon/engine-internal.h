@@ -19,7 +19,7 @@ struct worker {
         bool is_running; /* a slice, of: */
         uint32_t uid;
         uint64_t group;
-        int schedstat_fd; /* this thread's; -1 where the kernel has none */
+        int schedstat_fd;                       /* this thread's; -1 where the kernel has none */
         uint64_t mark_ns, run_delay_ns, cpu_ns; /* when its clocks were read, and where they stood */
         _Atomic uint32_t answered; /* the last question of the engine that this worker has seen */
 };

@@ -14,8 +14,8 @@
 #include "base/fd.h"
 #include "base/log.h"
 
-#define BLOCKED_LIMIT_NS   (100 * NS_PER_MS)
-#define MARK_STALE_NS      (10 * NS_PER_MS)
+#define BLOCKED_LIMIT_NS (100 * NS_PER_MS)
+#define MARK_STALE_NS    (10 * NS_PER_MS)
 
 /* --- device workers --- */
 
@@ -69,8 +69,8 @@ static uint64_t worker_run_delay_ns(const struct worker *w) {
         return sscanf(buf, "%llu %llu", &on_cpu, &delay) == 2 ? delay : 0;
 }
 
-/* Notes where the thread's clocks stand, unless that was done just now: asking costs as much as a small chunk.
- * What they have counted since then is taken from a chunk's blocked time, so it must not be much. */
+/* Notes where the thread's clocks stand, unless that was done just now: asking costs as much as a small
+ * chunk. What they have counted since then is taken from a chunk's blocked time, so it must not be much. */
 static void worker_mark(struct worker *w, uint64_t now_ns) {
         if (now_ns - w->mark_ns <= MARK_STALE_NS)
                 return;

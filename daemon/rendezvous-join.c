@@ -165,8 +165,7 @@ static enum status fail_memory(struct error *err) {
                 err, STATUS_NO_MEMORY, FIELD_UNSPECIFIED, "tuttid has no memory for this membership");
 }
 
-static enum status circle_charge(
-        struct rendezvous *r, struct circle *c, uint32_t uid, struct error *err) {
+static enum status circle_charge(struct rendezvous *r, struct circle *c, uint32_t uid, struct error *err) {
         uint32_t world_size = c->group.world_size;
         uint64_t cost = (world_size + QUOTA_RANKS_BEGUN - 1) / QUOTA_RANKS_BEGUN;
         uint64_t n_bytes = sizeof(*c) + sizeof(*c->failure) + N_DEBT_BUCKETS * sizeof(*c->debt_buckets) +

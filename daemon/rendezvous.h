@@ -49,7 +49,8 @@
 #include "quota.h"
 
 #define MAX_DEBT_RECORDS 4096
-#define MAX_GROUP_MEETINGS 16384 /* of one group that are not ended: what one death may have to walk through */
+#define MAX_GROUP_MEETINGS                                                                                   \
+        16384 /* of one group that are not ended: what one death may have to walk through */
 
 struct rendezvous;
 
@@ -76,12 +77,12 @@ struct half {
         /* Set by rendezvous_submit. */
         uint32_t rank;
         uint64_t arrived_ns;
-        uint64_t deadline_ns;  /* ALARM_NEVER: none */
-        bool deadline_is_soft; /* of group or config: busy stops its clock */
+        uint64_t deadline_ns;      /* ALARM_NEVER: none */
+        bool deadline_is_soft;     /* of group or config: busy stops its clock */
         uint64_t paused_before_ns; /* how long the meeting's clock had stood by then */
-        bool differs;          /* from the meeting's reference */
-        struct charge charge;  /* QUOTA_PENDING, 1 for each QUOTA_ENTRIES_BEGUN entries begun; until freed */
-        struct charge memory;  /* QUOTA_MEMORY_BYTES: itself and its entries, until they are really gone */
+        bool differs;              /* from the meeting's reference */
+        struct charge charge; /* QUOTA_PENDING, 1 for each QUOTA_ENTRIES_BEGUN entries begun; until freed */
+        struct charge memory; /* QUOTA_MEMORY_BYTES: itself and its entries, until they are really gone */
         struct list pool_link;
 };
 
@@ -104,8 +105,8 @@ struct meeting {
         uint64_t paused_ns, paused_total_ns; /* since when it stands, 0: it runs; how long it stood before */
         bool alarm_is_partial;               /* the alarm was set while the clock stood */
         bool has_root;                       /* some half of it is of a kind with a root */
-        struct rankset have;  /* whose halves are here: after SEALED the contributors */
-        struct half **halves; /* [world_size], NULL where none */
+        struct rankset have;                 /* whose halves are here: after SEALED the contributors */
+        struct half **halves;                /* [world_size], NULL where none */
         /* Each half is compared as it comes, so that the last one has no more to do than the first: those
          * that do not differ are equal to the reference, one of them. NULL: they have all gone, or there is
          * none. */
@@ -119,7 +120,7 @@ struct meeting {
         struct list group_link, outcome_link;
         struct charge charge; /* QUOTA_MEMORY_BYTES: itself */
         void *task;           /* the conductor's, while SEALED */
-        bool has_slot; /* the conductor's: of the result object that the halves name */
+        bool has_slot;        /* the conductor's: of the result object that the halves name */
         uint32_t slot;
         UT_hash_handle hh; /* by group and key */
         struct meeting_key hash_key;
@@ -237,7 +238,8 @@ enum status rendezvous_half_charge(
 void rendezvous_half_digest(const struct rendezvous *r, struct half *half, uint32_t n);
 void rendezvous_half_free(struct rendezvous *r, struct half *half);
 /* One that rendezvous_half_free has neither pooled nor freed, since giving so much memory back takes the
- * kernel its time: the caller's to free(), on another thread, and then to release its `memory`. NULL: none. */
+ * kernel its time: the caller's to free(), on another thread, and then to release its `memory`. NULL: none.
+ */
 struct half *rendezvous_take_buried(struct rendezvous *r);
 
 /* Submits. STATUS_OK: the half belongs to rendezvous until its meeting is in `sealed` or `ended` and

@@ -21,6 +21,7 @@
 #include "base/log.h"
 #include "base/table.h"
 #include "base/turns.h"
+#include "session-process.h"
 
 #ifndef SO_PEERPIDFD
 #define SO_PEERPIDFD 77 /* Linux 6.5; Debian 12's headers lack it */
@@ -548,23 +549,9 @@ void session_set_page(struct session *session, uint64_t request, uint64_t collec
 
 /* --- the process behind it --- */
 
-/* The pid of a pidfd, from fdinfo; 0 when it is none. */
-static uint32_t pidfd_pid(int fd) {
-        char path[64], buf[1024];
-        snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", fd);
-        CLEANUP_FD int info = open(path, O_RDONLY | O_CLOEXEC);
-        ssize_t n = info < 0 ? -1 : read(info, buf, sizeof(buf) - 1);
-        if (n <= 0)
-                return 0;
-        buf[n] = '\0';
-        const char *line = strstr(buf, "\nPid:");
-        long pid = line ? strtol(line + 5, NULL, 10) : 0;
-        return pid > 0 ? (uint32_t)pid : 0;
-}
-
 bool session_take_pidfd(struct sessions *s, struct session *session, int fd) {
         struct connection *c = connection_of(session);
-        if (c->pidfd >= 0 || session->pid == 0 || pidfd_pid(fd) != session->pid)
+        if (c->pidfd >= 0 || session->pid == 0 || process_of_pidfd(fd) != session->pid)
                 return false;
         c->pidfd = fd;
         if (connection_watch_death(c) < 0)
@@ -582,26 +569,12 @@ bool session_is_dead(const struct session *session) {
         return p.fd >= 0 && poll(&p, 1, 0) == 1 && p.revents & POLLIN;
 }
 
-/* The letter behind the name in /proc/PID/stat; the name may hold anything, so the last parenthesis counts.
- */
-static char process_letter(uint32_t pid) {
-        char path[64], buf[512];
-        snprintf(path, sizeof(path), "/proc/%u/stat", pid);
-        CLEANUP_FD int fd = open(path, O_RDONLY | O_CLOEXEC);
-        ssize_t n = fd < 0 ? -1 : read(fd, buf, sizeof(buf) - 1);
-        if (n <= 0)
-                return '\0';
-        buf[n] = '\0';
-        const char *end = strrchr(buf, ')');
-        return end && end[1] == ' ' ? end[2] : '\0';
-}
-
 enum process_state session_probe(const struct session *session) {
         if (session_is_dead(session))
                 return PROCESS_DEAD;
         if (session->pid == 0)
                 return session_has_pidfd(session) ? PROCESS_ALIVE : PROCESS_UNKNOWN;
-        switch (process_letter(session->pid)) {
+        switch (process_state_letter(session->pid)) {
         case '\0': return PROCESS_UNKNOWN;
         case 'T':
         case 't': return PROCESS_STOPPED;

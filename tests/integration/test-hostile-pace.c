@@ -1,9 +1,9 @@
 /* How fast an honest group meets beside each kind of flood (P21): alone, then beside a process of another
  * user (where there is root to become one; else of the same) that does one thing as fast as it can, and,
  * before and after it, beside a neighbour who is as busy and innocent: it computes, on as many cores as an
- * attacker and the worker that serves it, and has nothing to do with tuttid. What such a neighbour costs is the
- * scheduler's doing. The promise is a p99 of at most twice that, or twice a millisecond where that is more;
- * asserted is ten times the promise. The figures are printed. */
+ * attacker and the worker that serves it, and has nothing to do with tuttid. What such a neighbour costs is
+ * the scheduler's doing. The promise is a p99 of at most twice that, or twice a millisecond where that is
+ * more; asserted is ten times the promise. The figures are printed. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -349,8 +349,8 @@ static void measure_all(bool is_other_user) {
         /* One user's limits are for all its processes: here they must not stop the honest ones. */
         stage_set(&s, is_other_user ? NULL
                                     : (const char *[]){ "--set", "quota.connections=100000", "--set",
-                                              "quota.descriptors=1000000", "--set",
-                                              "quota.memory-bytes=8GiB", NULL });
+                                              "quota.descriptors=1000000", "--set", "quota.memory-bytes=8GiB",
+                                              NULL });
         for (size_t i = 0; i < ARRAY_SIZE(floods); i++) {
                 struct order order = { &floods[i], is_other_user };
                 int n_tries = 1;

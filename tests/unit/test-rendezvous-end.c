@@ -568,8 +568,8 @@ START_TEST(a_group_is_over_when_its_last_member_is_gone) {
 END_TEST
 
 UNIT_MAIN("rendezvous-end", 20, A7_a_refused_half_ends_the_key_for_all,
-        a_refusal_before_anybody_came_is_owed_by_the_rest, O4_the_limit_of_pending_is_a_refusal, O4_the_limit_of_memory_is_a_refusal,
-        large_halves_are_freed_elsewhere,
+        a_refusal_before_anybody_came_is_owed_by_the_rest, O4_the_limit_of_pending_is_a_refusal,
+        O4_the_limit_of_memory_is_a_refusal, large_halves_are_freed_elsewhere,
         debts_of_one_key_are_paid_oldest_first, at_4096_debts_the_oldest_debtors_are_ejected,
         a_debt_without_room_ejects_its_debtors, A8_abort_ends_a_key_for_all, abort_needs_a_key_that_waits,
         C1_C3_a_death_fails_the_group_and_is_named, a_failed_group_owes_nothing,

@@ -404,9 +404,9 @@ START_TEST(P9_done_is_never_seen_before_the_output_nor_of_another_request) {
 END_TEST
 
 UNIT_MAIN("session", 10, it_knows_its_peer, packets_come_in_order_and_reading_can_pause,
-        G12_replies_queue_while_the_peer_is_slow_and_arrive_whole, a_peer_that_reads_nothing_meets_a_limit, O4_what_is_queued_is_charged,
-        an_end_of_file_lingers_before_it_counts, an_end_of_file_after_a_goodbye_counts_at_once,
-        C2_death_is_seen_by_pidfd_though_the_socket_stays_open,
+        G12_replies_queue_while_the_peer_is_slow_and_arrive_whole, a_peer_that_reads_nothing_meets_a_limit,
+        O4_what_is_queued_is_charged, an_end_of_file_lingers_before_it_counts,
+        an_end_of_file_after_a_goodbye_counts_at_once, C2_death_is_seen_by_pidfd_though_the_socket_stays_open,
         P18_connections_are_charged_and_the_limit_is_named,
         P9_the_status_page_is_sealed_and_says_what_was_set,
         P9_done_is_never_seen_before_the_output_nor_of_another_request)
