@@ -416,12 +416,12 @@ static int outgoing_new(struct connection *c, size_t n_bytes, struct outgoing **
 
 /* The last one, or a new one where that has no room. */
 static int outgoing_get(struct connection *c, size_t n_bytes, struct outgoing **ret) {
-        struct outgoing *last =
-                list_is_empty(&c->outgoing) ? NULL : list_entry(c->outgoing.prev, struct outgoing, link);
-        if (!last || n_bytes > last->capacity - last->end)
-                return outgoing_new(c, n_bytes, ret);
-        *ret = last;
-        return 0;
+        if (!list_is_empty(&c->outgoing)) {
+                *ret = list_entry(c->outgoing.prev, struct outgoing, link);
+                if (n_bytes <= (*ret)->capacity - (*ret)->end)
+                        return 0;
+        }
+        return outgoing_new(c, n_bytes, ret);
 }
 
 static int parcel_take_fd(struct parcel *parcel, struct connection *c, int fd) {
