@@ -114,6 +114,13 @@ static const struct config_key keys[] = {
         { "quota.result-bytes", FIELD(quota.result_bytes), .rule.type = VALUE_BYTES,
                 .rule.max = UINT64_C(1) << 50, .preset = "1 GiB",
                 .help = "Memory of the result objects of one user, which tuttid provides; 0 allows none." },
+        { "quota.reply-bytes", FIELD(quota.reply_bytes), .rule.type = VALUE_BYTES, .rule.min = 65536,
+                .rule.max = UINT64_C(1) << 40, .preset = "64 MiB",
+                .help = "Answers that one user's clients have not read yet; who makes them more is "
+                        "ejected." },
+        { "quota.memory-bytes", FIELD(quota.memory_bytes), .rule.type = VALUE_BYTES, .rule.min = 1 << 20,
+                .rule.max = UINT64_C(1) << 50, .preset = "2 GiB",
+                .help = "tuttid's own memory for one user's groups, pending submissions and plans." },
 };
 
 static void *field_of(const struct config_key *k, struct config *c) {
@@ -275,7 +282,10 @@ struct quota_limits config_limits_of(const struct config *c, const struct quota_
                 .mapped_bytes = said_or(own->mapped_bytes, all->mapped_bytes),
                 .pending = said_or(own->pending, all->pending),
                 .groups = said_or(own->groups, all->groups),
-                .recorder_bytes = said_or(own->recorder_bytes, all->recorder_bytes) };
+                .recorder_bytes = said_or(own->recorder_bytes, all->recorder_bytes),
+                .result_bytes = said_or(own->result_bytes, all->result_bytes),
+                .reply_bytes = said_or(own->reply_bytes, all->reply_bytes),
+                .memory_bytes = said_or(own->memory_bytes, all->memory_bytes) };
 }
 
 /* --- admins --- */

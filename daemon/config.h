@@ -24,7 +24,8 @@
 enum confine { CONFINE_YES, CONFINE_NO };
 
 struct quota_limits {
-        uint64_t connections, descriptors, mapped_bytes, pending, groups, recorder_bytes, result_bytes;
+        uint64_t connections, descriptors, mapped_bytes, pending, groups, recorder_bytes, result_bytes,
+                reply_bytes, memory_bytes;
 };
 
 /* [quota.UID]: what it does not say (QUOTA_NOT_SAID) is as for everybody. */

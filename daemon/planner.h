@@ -25,6 +25,9 @@ void planner_free(struct planner *p);
 /* Instead of the default ones. */
 void planner_set_rules(struct planner *p, const struct plan_rules *rules);
 
+/* About as much memory as a plan for this takes, with what its making takes. */
+uint64_t planner_bytes(const struct problem *problem);
+
 /* Fills `plan` (reset first). OK; INVALID with field OVERLAP, entry, rank and both ranks in the text, when an
  * output overlaps anything but the same replica's input of the same entry at equal offset, strides and
  * element size (compared by file and bytes, P14; gaps between strided elements are free), or with field

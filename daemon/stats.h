@@ -28,7 +28,8 @@ struct stats_totals {
         uint64_t n_collectives, n_failed, n_refused, n_ejected;
 };
 
-int stats_new(struct stats **ret) MUST_USE;
+/* A group's counters are charged to its user (QUOTA_MEMORY_BYTES); at the limit it has none. */
+int stats_new(struct stats **ret, struct quotas *quotas) MUST_USE;
 void stats_free(struct stats *s);
 
 /* An ENDED meeting, before its release: counts by kind and status; of one that was sealed also the bytes,
