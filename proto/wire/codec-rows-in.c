@@ -175,6 +175,21 @@ static int result_in(const Tutti__V1__ResultRow *m, struct arena *arena, struct 
         return 0;
 }
 
+static int histogram_in(const Tutti__V1__HistogramRow *m, struct row_histogram *ret) {
+        *ret = (struct row_histogram){ .job = string_in(m->job),
+                .group = string_in(m->group),
+                .uid = m->uid,
+                .rank = m->rank,
+                .measure = (enum measure)known_or((int)m->measure, MEASURE_LATENESS + 1, MEASURE_UNSPECIFIED),
+                .kind = kind_in((int)m->kind),
+                .n = m->n,
+                .sum_ns = m->sum_ns,
+                .bounds_from_ns = m->bounds_from_ns,
+                .n_counts = (uint32_t)m->n_counts,
+                .counts = m->counts };
+        return m->n_counts <= MAX_HISTOGRAM_COUNTS ? 0 : -E2BIG;
+}
+
 int row_in(const Tutti__V1__Row *m, struct arena *arena, struct row *ret) {
         switch (m->row_case) {
         case TUTTI__V1__ROW__ROW_DAEMON:
@@ -206,6 +221,9 @@ int row_in(const Tutti__V1__Row *m, struct arena *arena, struct row *ret) {
         case TUTTI__V1__ROW__ROW_RESULT:
                 ret->type = ROW_RESULT;
                 return result_in(m->result, arena, &ret->result);
+        case TUTTI__V1__ROW__ROW_HISTOGRAM:
+                ret->type = ROW_HISTOGRAM;
+                return histogram_in(m->histogram, &ret->histogram);
         case TUTTI__V1__ROW__ROW__NOT_SET:
         case _TUTTI__V1__ROW__ROW__CASE_IS_INT_SIZE: break;
         }
