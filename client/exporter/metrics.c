@@ -128,7 +128,7 @@ static void write_device_failing(const struct metric *m, const struct tutti_row 
 /* --- groups --- */
 
 static void write_group_labels(const char *job, const char *group, FILE *out) {
-        write_label('{', "job", job, out); /* a scrape's own job label makes Prometheus call it exported_job */
+        write_label('{', "tutti_job", job, out); /* "job" is Prometheus's own */
         write_label(',', "group", group, out);
 }
 
@@ -192,7 +192,7 @@ static void write_replica(
 
 static void write_replica_up(const struct metric *m, const struct tutti_row *row, FILE *out) {
         const struct tutti_row_member *r = &row->member;
-        int is_up = !r->lost && (r->state == TUTTI_PROCESS_ALIVE || r->state == TUTTI_PROCESS_UNKNOWN);
+        int is_up = !r->lost && (r->state == TUTTI_ALIVE || r->state == TUTTI_STATE_UNKNOWN);
         write_replica(m, r, is_up, out);
 }
 
