@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include "base/large.h"
 #include "base/log.h"
 
 static struct task *conductor_take_task(struct conductor *c) {
@@ -17,7 +18,7 @@ static struct task *conductor_take_task(struct conductor *c) {
 
 static void burial_think(struct chore *chore) {
         struct burial *b = list_entry(chore, struct burial, chore);
-        free(b->block);
+        large_free(b->block, b->n_bytes);
         engine_task_free(b->task);
 }
 
@@ -43,7 +44,9 @@ void conductor_bury_halves(struct conductor *c) {
         struct half *half;
         while ((half = rendezvous_take_buried(c->house.rendezvous)))
                 conductor_bury(c, charge_uid(&half->memory),
-                        &(struct burial){ .block = half, .charge = half->memory });
+                        &(struct burial){ .block = half,
+                                .n_bytes = half->capacity * sizeof(struct entry),
+                                .charge = half->memory });
 }
 
 /* Kept, where it is small and there are few; what it is charged for goes only when its memory does. */
@@ -326,7 +329,7 @@ void conductor_run(struct conductor *c, struct meeting *m) {
                 planner_bytes(&problem), &c->error);
         if (status == STATUS_OK)
                 status = conductor_take_slot(c, m, &problem);
-        if (status == STATUS_OK && problem.signature->n_entries > SLICE_ENTRIES / m->n_halves) {
+        if (status == STATUS_OK && problem.signature->n_entries > PLAN_ENTRIES / m->n_halves) {
                 status = conductor_plan_elsewhere(c, m, &problem);
                 if (status == STATUS_OK)
                         return;

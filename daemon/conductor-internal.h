@@ -9,15 +9,19 @@
 
 #define PACKETS_A_TURN 16
 /* Work is counted in entries looked at, of which a thousand take a fraction of a millisecond. */
-#define PACKET_WORK    32   /* of a packet, beside its entries; of looking at a session at all */
+#define PACKET_WORK    16   /* of a packet, beside its entries; of looking at a session at all */
+#define REPLY_WORK     8    /* of an answer; twice as much with an error */
+#define LOOKS_A_WORK   8    /* meetings that are walked through in the time of an entry */
 #define END_WORK       64   /* of the end of a session */
+#define ROW_WORK       4    /* of a row of an answer, for which files in /proc may be read */
 #define ACCEPTS_A_TURN 4    /* fewer than a turn can serve and end, or they would pile up */
-#define SLICE_ENTRIES  1024 /* of one half or collective at a time */
-#define SESSION_WORK   1024 /* after which other users have their turn */
-#define TURN_WORK      2048 /* after which the loop looks for news */
+#define SLICE_ENTRIES  256  /* of one half or collective at a time */
+#define PLAN_ENTRIES   1024 /* times ranks: with more of them it is planned elsewhere */
+#define SESSION_WORK   256  /* after which other users have their turn */
+#define TURN_WORK      512  /* after which the loop looks for news */
 #define MAX_TASKS      64   /* kept to be used again */
 #define TASK_BYTES     (256u << 10) /* with plans of this size at most */
-#define ROWS_A_TURN    256  /* of all answers together: about a millisecond */
+#define ROWS_A_TURN    64   /* of all answers together */
 
 /* A collective of many entries, made into a plan on a thread of the engine. It has a planner of its own,
  * whose scratch memory goes with it. */
@@ -38,6 +42,7 @@ struct planning {
 struct burial {
         struct chore chore;
         void *block;
+        size_t n_bytes;
         struct task *task;
         struct charge charge;
 };
@@ -54,6 +59,7 @@ struct conductor {
         struct list queries;   /* struct query.link: answers that can go on */
         uint32_t n_rows_left;  /* that this turn may still write for them */
         uint64_t work;         /* of this turn */
+        bool is_more_done;     /* by the engine than this turn has looked at */
         struct list returning; /* struct meeting.outcome_link: told, and not given back yet */
         uint32_t n_running;    /* planned or run elsewhere */
         struct arena request_arena, scratch;

@@ -39,6 +39,7 @@ struct row *writer_add(struct row_writer *w, enum row_type type, size_t bytes) {
                 writer_flush(w, false);
         if (w->conductor->n_rows_left > 0)
                 w->conductor->n_rows_left--;
+        w->conductor->work += ROW_WORK;
         struct row *row = &w->rows[w->n_rows++];
         *row = (struct row){ .type = type };
         return row;

@@ -412,7 +412,6 @@ static void conductor_dispatch(
                 break;
         case REQUEST_BUSY:
                 status = rendezvous_busy(rv, s->id, &r->busy, c->now_ns, &c->outcome, err);
-                c->work += SESSION_WORK; /* it looks at all that is pending */
                 break;
         case REQUEST_UNREGISTER:
                 error_init(err, STATUS_OK);

@@ -93,7 +93,7 @@ int engine_new(struct engine **ret, uv_loop_t *loop, const struct config *config
         pthread_mutex_init(&e->lock, NULL);
         crew_init(&e->memory);
         crew_init(&e->closers);
-        list_init(&e->done_tasks);
+        turns_init(&e->done_tasks);
         list_init(&e->done_chores);
         int r = uv_async_init(loop, &e->async, engine_on_async);
         if (r < 0) {
@@ -258,7 +258,7 @@ void engine_do(struct engine *e, struct chore *c) {
 
 struct task *engine_take_done_task(struct engine *e) {
         engine_lock(e);
-        struct list *first = list_take_first(&e->done_tasks);
+        struct list *first = turns_take(&e->done_tasks, NULL, NULL);
         engine_unlock(e);
         if (!first)
                 return NULL;

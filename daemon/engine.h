@@ -77,7 +77,7 @@ void engine_task_free(struct task *t);
 void engine_start(struct engine *e, struct task *t);
 void engine_do(struct engine *e, struct chore *c);
 
-/* What is done, in the order of completion; NULL: nothing more. */
+/* What is done, users in turn, of each in the order of completion; NULL: nothing more. */
 struct task *engine_take_done_task(struct engine *e);
 struct chore *engine_take_done_chore(struct engine *e);
 

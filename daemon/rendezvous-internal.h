@@ -209,7 +209,7 @@ void half_start_clock(struct rendezvous *r, struct meeting *m, struct half *half
 /* Sets the meeting's alarm to the first deadline of its halves whose clock runs. */
 void meeting_set_alarm(struct rendezvous *r, struct meeting *m);
 /* The member is not busy any more, as of `at_ns`. */
-void member_end_busy(struct rendezvous *r, struct member *member, uint64_t at_ns);
+void member_end_busy(struct rendezvous *r, struct member *member, uint64_t at_ns, struct outcome *out);
 void stall_watch(struct rendezvous *r, struct circle *c, uint64_t now_ns);
 /* A meeting has left GATHERING: is its group still stalled? */
 void stall_check(struct rendezvous *r, struct circle *c, uint64_t now_ns);

@@ -14,6 +14,7 @@ void outcome_init(struct outcome *o) {
         list_init(&o->struck);
         list_init(&o->answered);
         list_init(&o->over);
+        o->n_looked = 0;
 }
 
 bool outcome_is_empty(const struct outcome *o) {

@@ -49,9 +49,7 @@
 #include "quota.h"
 
 #define MAX_DEBT_RECORDS 4096
-#define MAX_GROUP_MEETINGS                                                                                   \
-        16384 /* of one group that are not ended: what one death may have to end at once                     \
-               */
+#define MAX_GROUP_MEETINGS 16384 /* of one group that are not ended: what one death may have to walk through */
 
 struct rendezvous;
 
@@ -80,7 +78,7 @@ struct half {
         uint64_t arrived_ns;
         uint64_t deadline_ns;  /* ALARM_NEVER: none */
         bool deadline_is_soft; /* of group or config: busy stops its clock */
-        uint64_t paused_ns;    /* since when the clock stands; 0: it runs */
+        uint64_t paused_before_ns; /* how long the meeting's clock had stood by then */
         bool differs;          /* from the meeting's reference */
         struct charge charge;  /* QUOTA_PENDING, 1 for each QUOTA_ENTRIES_BEGUN entries begun; until freed */
         struct charge memory;  /* QUOTA_MEMORY_BYTES: itself and its entries, until they are really gone */
@@ -102,6 +100,10 @@ struct meeting {
         uint64_t epoch;
         uint64_t first_ns, sealed_ns, done_ns;
         uint32_t n_halves, last_rank;
+        /* The clock that busy stops (rendezvous-time.c). */
+        uint64_t paused_ns, paused_total_ns; /* since when it stands, 0: it runs; how long it stood before */
+        bool alarm_is_partial;               /* the alarm was set while the clock stood */
+        bool has_root;                       /* some half of it is of a kind with a root */
         struct rankset have;  /* whose halves are here: after SEALED the contributors */
         struct half **halves; /* [world_size], NULL where none */
         /* Each half is compared as it comes, so that the last one has no more to do than the first: those
@@ -143,6 +145,7 @@ struct outcome {
                                  rendezvous_reform_free */
         struct list over;     /* struct group.outcome_link: ENDED, nothing refers to it. Note its end, then
                                  rendezvous_forget */
+        uint64_t n_looked;    /* meetings that were walked through, ever: what it took */
 };
 
 void outcome_init(struct outcome *o);
@@ -271,7 +274,8 @@ void rendezvous_release(struct rendezvous *r, struct meeting *m, struct outcome 
 
 /* --- time --- */
 
-/* The next instant at which rendezvous_expire has something to do; ALARM_NEVER: none. */
+/* The next instant at which rendezvous_expire may have something to do; ALARM_NEVER: none. The deadline of a
+ * meeting whose clock busy has stopped counts once more, as it was. */
 uint64_t rendezvous_next_ns(const struct rendezvous *r);
 /* Deadlines of meetings (TIMEOUT), of forming groups and of those who wait for one to be formed anew, ends of
  * busy, stalls. A stalled group is in

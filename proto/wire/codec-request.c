@@ -182,8 +182,10 @@ static void options_out(const struct options *o, Tutti__V1__Options *m) {
 }
 
 static int submit_in(const Tutti__V1__Submit *m, struct arena *arena, struct msg_submit *ret) {
+        if (m->n_entries > MAX_PART_ENTRIES)
+                return -E2BIG;
         struct entry *entries = arena_calloc(arena, m->n_entries, sizeof(*entries));
-        if (!entries || m->n_entries > MAX_ENTRIES)
+        if (!entries)
                 return -E2BIG;
         for (size_t i = 0; i < m->n_entries; i++)
                 entry_in(m->entries[i], &entries[i]);
