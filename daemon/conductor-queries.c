@@ -95,6 +95,10 @@ static bool write_groups_stats(struct row_writer *w, struct query *q) {
         return write_each(w, q, write_stats);
 }
 
+static bool write_groups_histograms(struct row_writer *w, struct query *q) {
+        return write_each(w, q, write_histograms);
+}
+
 static bool write_ended_groups(struct row_writer *w, struct query *q) {
         struct row_group group;
         struct recording *at = NULL;
@@ -152,6 +156,7 @@ static bool (*const parts[][MAX_PARTS])(struct row_writer *w, struct query *q) =
         [WHAT_STATS] = { write_daemon, write_groups_stats },
         [WHAT_DUMP] = { write_dump },
         [WHAT_QUOTA] = { write_quota },
+        [WHAT_HISTOGRAMS] = { write_groups_histograms },
 };
 
 /* --- what cannot be answered --- */

@@ -73,6 +73,7 @@ void histogram_add(struct histogram *h, uint64_t ns) {
                 age_buckets(h);
         h->buckets[bucket]++;
         h->n++;
+        h->sum_ns += ns;
 }
 
 uint64_t histogram_percentile(const struct histogram *h, double p) {
@@ -89,6 +90,17 @@ uint64_t histogram_percentile(const struct histogram *h, double p) {
                         return bucket_bound(i);
         }
         return bucket_bound(HISTOGRAM_BUCKETS - 1);
+}
+
+void histogram_octaves(const struct histogram *h, uint64_t ret[HISTOGRAM_OCTAVES]) {
+        unsigned int first = 9; /* the octave that ends below HISTOGRAM_BOUNDS_NS */
+        memset(ret, 0, HISTOGRAM_OCTAVES * sizeof(*ret));
+        for (unsigned int i = 0; i < HISTOGRAM_BUCKETS; i++) {
+                unsigned int octave = i / BUCKETS_PER_OCTAVE;
+                unsigned int at = octave > first ? octave - first : 0;
+                if (at < HISTOGRAM_OCTAVES)
+                        ret[at] += h->buckets[i];
+        }
 }
 
 /* --- the life of the counters --- */
@@ -286,4 +298,19 @@ bool stats_fill_kind(const struct stats *s, const struct group *g, enum kind kin
                 .run_p50_ns = histogram_percentile(&k->run, 0.50),
                 .run_p99_ns = histogram_percentile(&k->run, 0.99) };
         return true;
+}
+
+const struct histogram *stats_histogram_of_kind(
+        const struct stats *s, const struct group *g, enum kind kind, enum measure measure) {
+        const struct group_stats *stats = find_group(s, g->id);
+        const struct kind_stats *k = stats ? stats->kinds[kind] : NULL;
+        if (!k)
+                return NULL;
+        return measure == MEASURE_WAIT ? &k->wait : &k->run;
+}
+
+const struct histogram *stats_histogram_of_member(const struct stats *s, const struct member *m) {
+        const struct group_stats *g = find_group(s, m->group->id);
+        const struct member_stats *stats = g ? &g->members[m->rank] : NULL;
+        return stats && stats->membership == m->id && stats->n_joint > 0 ? &stats->lateness : NULL;
 }

@@ -125,6 +125,7 @@ struct row_box {
                 Tutti__V1__QuotaRow quota;
                 Tutti__V1__ResultRow result;
                 Tutti__V1__BufferRow buffer;
+                Tutti__V1__HistogramRow histogram;
         };
         Tutti__V1__Key key;
         uint8_t have[MAX_WORLD / 8], missing[MAX_WORLD / 8];

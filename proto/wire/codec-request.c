@@ -414,7 +414,7 @@ static void release_result_out(const struct msg_release_result *r, Tutti__V1__Re
 }
 
 static struct msg_query query_in(const Tutti__V1__Query *m) {
-        return (struct msg_query){ .what = known_or((int)m->what, WHAT_QUOTA + 1, WHAT_QUOTA + 1),
+        return (struct msg_query){ .what = known_or((int)m->what, WHAT_HISTOGRAMS + 1, WHAT_HISTOGRAMS + 1),
                 .job = string_in(m->job),
                 .group = string_in(m->group),
                 .has_user = m->has_user,
