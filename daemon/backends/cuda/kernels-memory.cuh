@@ -20,7 +20,7 @@ INLINE uint64_t find_segment(const cuda_move_args &a, uint64_t start) {
 }
 
 template <class Word> INLINE void move_words(uint64_t from, uint64_t to, uint64_t n) {
-        for (uint64_t i = threadIdx.x; i < n; i += blockDim.x)
+        ROLLED for (uint64_t i = threadIdx.x; i < n; i += blockDim.x)
                 ((Word *)to)[i] = ((const Word *)from)[i];
 }
 
@@ -48,11 +48,11 @@ INLINE void move(const cuda_move_args &a) {
         const cuda_segment *segments = (const cuda_segment *)a.segments;
         if (is_aborted(a.abort))
                 return;
-        for (uint64_t at = (uint64_t)blockIdx.x * CUDA_MOVE_BYTES; at < a.n_bytes;
+        ROLLED for (uint64_t at = (uint64_t)blockIdx.x * CUDA_MOVE_BYTES; at < a.n_bytes;
                 at += (uint64_t)gridDim.x * CUDA_MOVE_BYTES) {
                 uint64_t end = a.n_bytes - at < CUDA_MOVE_BYTES ? a.n_bytes : at + CUDA_MOVE_BYTES,
                          start = at;
-                for (uint64_t s = find_segment(a, at); start < end; s++) {
+                ROLLED for (uint64_t s = find_segment(a, at); start < end; s++) {
                         cuda_segment segment = segments[s];
                         uint64_t skip = start - segment.start, n = segment.n_bytes - skip;
                         n = n < end - start ? n : end - start;
@@ -86,7 +86,7 @@ INLINE void gather_rows(const cuda_rows_args &a) {
         uint64_t row_bytes = a.n_columns * a.element_bytes;
         if (is_aborted(a.abort))
                 return;
-        for (uint64_t row = blockIdx.x; row < a.n_rows; row += gridDim.x) {
+        ROLLED for (uint64_t row = blockIdx.x; row < a.n_rows; row += gridDim.x) {
                 int64_t index = index_at(a, row);
                 if (is_row(a, index))
                         move_bytes(
@@ -113,7 +113,7 @@ template <class T> INLINE void scatter_add(const cuda_rows_args &a) {
         typename Accumulator<T>::Type *sums = (typename Accumulator<T>::Type *)a.table;
         if (is_aborted(a.abort))
                 return;
-        for (uint64_t row = 0; row < a.n_rows; row++) {
+        ROLLED for (uint64_t row = 0; row < a.n_rows; row++) {
                 int64_t index = index_at(a, row);
                 if (!is_row(a, index)) {
                         if (first_of_thread() == 0)
@@ -122,7 +122,7 @@ template <class T> INLINE void scatter_add(const cuda_rows_args &a) {
                 }
                 if ((uint64_t)index % gridDim.x != blockIdx.x)
                         continue;
-                for (uint64_t c = threadIdx.x; c < a.n_columns; c += blockDim.x)
+                ROLLED for (uint64_t c = threadIdx.x; c < a.n_columns; c += blockDim.x)
                         add_element(&sums[(uint64_t)index * a.n_columns + c],
                                 ((const T *)a.rows)[row * a.n_columns + c]);
         }
@@ -135,12 +135,12 @@ INLINE uint64_t pattern_at(const cuda_pattern_args &a, uint64_t i) {
 }
 
 INLINE void fill(const cuda_pattern_args &a) {
-        for (uint64_t i = first_of_thread(); i < a.n_words; i += all_threads())
+        ROLLED for (uint64_t i = first_of_thread(); i < a.n_words; i += all_threads())
                 ((uint64_t *)a.at)[i] = pattern_at(a, i);
 }
 
 INLINE void verify(const cuda_pattern_args &a) {
-        for (uint64_t block = (uint64_t)blockIdx.x * blockDim.x; block < a.n_words; block += all_threads()) {
+        ROLLED for (uint64_t block = (uint64_t)blockIdx.x * blockDim.x; block < a.n_words; block += all_threads()) {
                 uint64_t i = block + threadIdx.x;
                 bool is_wrong = i < a.n_words && ((const uint64_t *)a.at)[i] != pattern_at(a, i);
                 note_count(a.wrong, i, is_wrong);

@@ -48,7 +48,7 @@ template <class P> INLINE void write_vectors(const cuda_args &a, uint64_t at, co
         uint4 bytes[Lanes<P>::n_out_vectors];
         UNROLLED for (uint32_t k = 0; k < Lanes<P>::n; k++) results[k] = P::finish(a, l.sum[k]);
         memcpy(bytes, results, sizeof(bytes));
-        for (uint32_t o = 0; o < a.n_outputs; o++) {
+        ROLLED for (uint32_t o = 0; o < a.n_outputs; o++) {
                 uint4 *out = (uint4 *)operand_at(a, a.n_inputs + o) + at * Lanes<P>::n_out_vectors;
                 UNROLLED for (uint32_t k = 0; k < Lanes<P>::n_out_vectors; k++) out[k] = bytes[k];
         }
@@ -57,7 +57,7 @@ template <class P> INLINE void write_vectors(const cuda_args &a, uint64_t at, co
 template <class P> INLINE void reduce_vector(const cuda_args &a, uint64_t at) {
         Lanes<P> l;
         begin_vector(a, at, &l);
-        for (uint32_t first = P::is_weighted ? 0 : 1; first < a.n_inputs; first += GROUP) {
+        ROLLED for (uint32_t first = P::is_weighted ? 0 : 1; first < a.n_inputs; first += GROUP) {
                 uint4 bytes[GROUP];
                 UNROLLED for (uint32_t k = 0; k < GROUP; k++) if (is_read<P>(a, first + k)) bytes[k] =
                         ((const uint4 *)operand_at(a, first + k))[at];
@@ -70,7 +70,7 @@ template <class P> INLINE void reduce_vector(const cuda_args &a, uint64_t at) {
 /* Returns how many elements are done. What gives less than 16 bytes for 16 goes one by one. */
 template <class P> INLINE uint64_t reduce_vectors(const cuda_args &a) {
         uint64_t n_vectors = a.has_vectors ? a.count / Lanes<P>::n : 0;
-        for (uint64_t at = first_of_thread(); at < n_vectors; at += all_threads())
+        ROLLED for (uint64_t at = first_of_thread(); at < n_vectors; at += all_threads())
                 reduce_vector<P>(a, at);
         return n_vectors * Lanes<P>::n;
 }
@@ -79,7 +79,7 @@ template <class P> INLINE uint64_t reduce_vectors(const cuda_args &a) {
 
 template <class P>
 INLINE void write_element(const cuda_args &a, const Place &place, typename P::Output result) {
-        for (uint32_t o = 0; o < a.n_outputs; o++)
+        ROLLED for (uint32_t o = 0; o < a.n_outputs; o++)
                 store(a, a.n_inputs + o, place, result);
 }
 
@@ -90,7 +90,7 @@ template <class P> INLINE void reduce_element(const cuda_args &a, uint64_t index
         typename P::Wide sum = P::start(a);
         if (!P::is_weighted)
                 sum = P::begin(a, load<T>(a, 0, place), 0);
-        for (uint32_t i = P::is_weighted ? 0 : 1; i < a.n_inputs; i++)
+        ROLLED for (uint32_t i = P::is_weighted ? 0 : 1; i < a.n_inputs; i++)
                 if (is_read<P>(a, i))
                         sum = P::combine(a, sum, load<T>(a, i, place), i);
         write_element<P>(a, place, P::finish(a, sum));
@@ -102,7 +102,7 @@ template <class P> INLINE void reduce(const cuda_args &a) {
                 return;
         if constexpr (sizeof(typename P::Output) >= sizeof(typename P::Stored))
                 done = reduce_vectors<P>(a);
-        for (uint64_t index = done + first_of_thread(); index < a.count; index += all_threads())
+        ROLLED for (uint64_t index = done + first_of_thread(); index < a.count; index += all_threads())
                 reduce_element<P>(a, index);
 }
 
@@ -145,7 +145,7 @@ template <class P> INLINE void reduce_checked(const cuda_args &a, uint64_t index
         typename P::Wide sum = P::start(a);
         if (!P::is_weighted)
                 sum = P::begin(a, load_checked<T>(a, 0, place, is_there), 0);
-        for (uint32_t i = P::is_weighted ? 0 : 1; i < a.n_inputs; i++)
+        ROLLED for (uint32_t i = P::is_weighted ? 0 : 1; i < a.n_inputs; i++)
                 if (is_read<P>(a, i))
                         sum = P::combine(a, sum, load_checked<T>(a, i, place, is_there), i);
         if (is_there)
@@ -156,6 +156,6 @@ template <class P> INLINE void reduce_checked(const cuda_args &a, uint64_t index
 template <class P> INLINE void reduce_with_checks(const cuda_args &a) {
         if (is_aborted(a.abort))
                 return;
-        for (uint64_t block = (uint64_t)blockIdx.x * blockDim.x; block < a.count; block += all_threads())
+        ROLLED for (uint64_t block = (uint64_t)blockIdx.x * blockDim.x; block < a.count; block += all_threads())
                 reduce_checked<P>(a, block + threadIdx.x);
 }

@@ -29,7 +29,7 @@ struct Place {
 
 /* Division of 64 bits is slow here, and hardly anything has so many elements. */
 APART void find_dimensions(const cuda_args &a, uint64_t index, Place *ret) {
-        for (uint32_t d = a.n_dims; d-- > 0;) {
+        ROLLED for (uint32_t d = a.n_dims; d-- > 0;) {
                 uint64_t n = a.shape[d], rest;
                 if ((index | n) >> 32) {
                         rest = index / n;
@@ -53,7 +53,7 @@ APART uint64_t strided_offset(const cuda_args &a, uint32_t operand, const Place 
         uint64_t strides = (uint64_t)a.n_inputs + a.n_outputs + (a.has_weights ? a.n_inputs : 0) +
                            (uint64_t)operand * a.n_dims;
         uint64_t offset = 0;
-        for (uint32_t d = 0; d < a.n_dims; d++)
+        ROLLED for (uint32_t d = 0; d < a.n_dims; d++)
                 offset += place->at[d] * word_at(a, strides + d);
         return offset;
 }

@@ -6,7 +6,9 @@
 
 #include <stdint.h>
 
+/* A loop in registers, and one that is not worth more code. */
 #define UNROLLED   _Pragma("unroll")
+#define ROLLED     _Pragma("unroll 1")
 #define WHOLE_WARP 0xffffffffu
 
 static __forceinline__ __device__ bool is_first_in_warp() {

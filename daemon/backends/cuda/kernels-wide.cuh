@@ -114,7 +114,7 @@ template <class T> struct FloatMean : Exact<T> {
 /* Whether the exact sum of one element of each input is beyond the type. */
 template <class T> INLINE bool sum_wraps(const cuda_args &a, const Place &place) {
         typename ExactOf<T>::Sum sum = 0;
-        for (uint32_t i = 0; i < a.n_inputs; i++)
+        ROLLED for (uint32_t i = 0; i < a.n_inputs; i++)
                 sum += (typename ExactOf<T>::Sum)load<T>(a, i, place);
         return (typename ExactOf<T>::Sum)(T)sum != sum;
 }
@@ -124,7 +124,7 @@ template <class T> INLINE bool product_wraps(const cuda_args &a, const Place &pl
         const uint64_t most = (T)-1 < (T)0 ? ((uint64_t)1 << (8 * sizeof(T) - 1)) - 1 : (uint64_t)(T)-1;
         uint64_t magnitude = 1;
         bool is_beyond = false, is_negative = false;
-        for (uint32_t i = 0; i < a.n_inputs; i++) {
+        ROLLED for (uint32_t i = 0; i < a.n_inputs; i++) {
                 T factor = load<T>(a, i, place);
                 if (factor == 0)
                         return false;

@@ -14,6 +14,7 @@
 #define __noinline__    __attribute__((noinline))
 #define __launch_bounds__(threads)
 #define UNROLLED
+#define ROLLED
 /* By reference: copies of what is never changed would be most of the work. */
 #define PARAMETER(type, name) const type &name
 
