@@ -221,9 +221,11 @@ static enum status refuse_memory(struct conductor *c) {
 
 static struct problem describe_problem(const struct conductor *c, const struct meeting *m, uint32_t *ranks,
         const struct entry **entries, double *weights) {
-        uint32_t n = 0;
+        uint32_t n = 0, device = 0;
         rankset_for_each (rank, &m->have) {
                 ranks[n] = (uint32_t)rank;
+                if (device == 0) /* the first that holds some of it */
+                        device = m->halves[rank]->device;
                 weights[n] = m->halves[rank]->signature.options.weight;
                 entries[n++] = m->halves[rank]->entries;
         }
@@ -233,6 +235,7 @@ static struct problem describe_problem(const struct conductor *c, const struct m
                 .entries = entries,
                 .weights = weights,
                 .divisor = m->divisor,
+                .device = device,
                 .n_devices = engine_n_devices(c->house.engine) };
 }
 
@@ -264,7 +267,10 @@ static void conductor_execute(struct conductor *c, struct meeting *m, enum statu
         t->group = m->group->id;
         conductor_set_pages(c, m, PAGE_BEGUN);
         c->n_running++;
-        engine_start(c->house.engine, t);
+        if (t->plan.device >= DEVICE_GPU)
+                conductor_launch(c, m, t);
+        else
+                engine_start(c->house.engine, t);
 }
 
 /* --- many entries: planned on a thread of the engine --- */
@@ -441,6 +447,10 @@ void conductor_task_done(struct conductor *c, struct task *t) {
         } else if (t->status == STATUS_OK) {
                 conductor_log_findings(m, &t->found);
                 rendezvous_done(c->house.rendezvous, m, STATUS_OK, NULL, c->now_ns);
+        } else if (t->plan.device >= DEVICE_GPU) {
+                enum status status = conductor_explain_failure(c, m, t);
+                describe_meeting(m, &c->error);
+                rendezvous_done(c->house.rendezvous, m, status, &c->error, c->now_ns);
         } else if (t->status == STATUS_NO_MEMORY) {
                 conductor_refuse_scratch(c, m);
         } else {

@@ -1,6 +1,7 @@
 /* What the files of the conductor share: conductor.c (the turn and the corridor), conductor-requests.c (one
- * packet), conductor-results.c (result objects), conductor-signals.c (signal pages), conductor-collective.c
- * (from sealed to told), conductor-queries.c (answers), conductor-rows.c (what is in them). */
+ * packet), conductor-results.c (result objects), conductor-signals.c (signal pages), conductor-devices.c
+ * (GPUs), conductor-collective.c (from sealed to told), conductor-queries.c (answers), conductor-rows.c (what
+ * is in them). */
 #pragma once
 
 #include "base/arena.h"
@@ -116,6 +117,24 @@ enum status conductor_take_slot(struct conductor *c, struct meeting *m, struct p
 void conductor_end_slot(struct conductor *c, struct meeting *m);
 
 void conductor_set_rules(const struct conductor *c, struct planner *planner);
+
+/* --- GPUs (conductor-devices.c) --- */
+
+/* Fills in where the memory lies that *ask registers, and how it is reached; or `refused` of *ask, which is
+ * kept in *ret_refused. */
+void conductor_find_device(struct conductor *c, struct buffer_ask *ask, struct error *ret_refused);
+/* An import of device memory has ended well. */
+void conductor_reply_registered(struct conductor *c, struct session *s, const struct buffer_news *news);
+/* To whoever does it: the engine, or the GPU process. */
+void conductor_do(struct conductor *c, struct chore *chore);
+/* A chore came back from the GPU process: false where the engine has to do the rest. */
+bool conductor_chore_is_over(const struct chore *chore);
+/* Gives a sealed collective to the GPU process. */
+void conductor_launch(struct conductor *c, struct meeting *m, struct task *t);
+/* A run on a GPU has failed: c->error tells. Its status for all. */
+enum status conductor_explain_failure(struct conductor *c, const struct meeting *m, const struct task *t);
+/* Which order of streams can be had just now. */
+void conductor_offer_signals(struct conductor *c);
 
 /* --- signal pages (conductor-signals.c) --- */
 

@@ -146,12 +146,12 @@ static bool write_dump(struct row_writer *w, struct query *q) {
         return !writer_is_tired(w);
 }
 
-#define MAX_PARTS 6
+#define MAX_PARTS 8
 
 /* NULL ends them. */
 static bool (*const parts[][MAX_PARTS])(struct row_writer *w, struct query *q) = {
-        [WHAT_STATUS] = { write_daemon, write_devices, write_groups, write_groups_pending,
-                write_groups_results },
+        [WHAT_STATUS] = { write_daemon, write_devices, write_gpus, write_buffers, write_groups,
+                write_groups_pending, write_groups_results },
         [WHAT_GROUPS] = { write_groups, write_ended_groups, write_groups_members },
         [WHAT_STATS] = { write_daemon, write_groups_stats },
         [WHAT_DUMP] = { write_dump },

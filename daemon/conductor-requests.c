@@ -60,6 +60,11 @@ static enum status conductor_lease_entry(
         return STATUS_OK;
 }
 
+static void half_note_device(struct half *half, const struct place *p) {
+        if (half->device == 0 && p->memory && p->memory->path != PATH_MEMFD)
+                half->device = p->memory->device;
+}
+
 /* Up to `n` entries more: checked, leased, made ready to be compared. */
 static enum status conductor_check_entries(
         struct conductor *c, struct half *half, const struct half_view *v, uint32_t n) {
@@ -70,6 +75,8 @@ static enum status conductor_check_entries(
                 if (status != STATUS_OK)
                         break;
                 status = conductor_lease_entry(c, half, &half->entries[i], v->rank);
+                half_note_device(half, &half->entries[i].input);
+                half_note_device(half, &half->entries[i].output);
                 if (status != STATUS_OK)
                         c->error.entry = half->signature.kind == KIND_BATCH_REDUCE ? (int32_t)i : -1;
         }
@@ -379,11 +386,13 @@ static void conductor_handle_register(
         }
         if (packet->n_fds == 1)
                 ask.fd = packet->fds[0];
+        struct error refused;
+        conductor_find_device(c, &ask, &refused);
         error_init(&c->error, STATUS_OK);
         enum status status = buffer_register(c->house.buffers, &ask, &c->chores, &c->error);
-        if (status == STATUS_OK)
+        if (status == STATUS_OK && packet->n_fds == 1)
                 packet->fds[0] = -1;
-        else
+        if (status != STATUS_OK)
                 conductor_reply_status(c, s, r->request, status, &c->error);
 }
 

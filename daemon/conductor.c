@@ -182,6 +182,12 @@ static void conductor_chore_done(struct conductor *c, struct chore *chore) {
         struct session *s = session_find(c->house.sessions, news.session);
         if (!s)
                 return;
+        if (news.status == STATUS_OK && news.is_device) {
+                conductor_reply_registered(c, s, &news);
+                if (s->held && !buffers_is_importing(c->house.buffers, s->id))
+                        session_resume(c->house.sessions, s);
+                return;
+        }
         error_init(&c->error, news.status);
         c->error.field = news.status == STATUS_OK ? FIELD_UNSPECIFIED : FIELD_BUFFER;
         error_set_detail(&c->error, "%s", news.why);
@@ -325,7 +331,7 @@ static void conductor_settle(struct conductor *c) {
         }
         conductor_bury_halves(c);
         while ((it = list_take_first(&c->chores)))
-                engine_do(c->house.engine, list_entry(it, struct chore, link));
+                conductor_do(c, list_entry(it, struct chore, link));
 }
 
 /* --- the turn --- */
@@ -417,6 +423,17 @@ static bool conductor_pull_done(struct conductor *c) {
                 conductor_chore_done(c, chore);
                 is_any = true;
         }
+        while ((t = workers_take_done_task(c->house.workers))) {
+                conductor_task_done(c, t);
+                is_any = true;
+        }
+        while ((chore = workers_take_done_chore(c->house.workers))) {
+                if (conductor_chore_is_over(chore))
+                        conductor_chore_done(c, chore);
+                else
+                        list_append(&c->chores, &chore->link);
+                is_any = true;
+        }
         conductor_settle(c);
         return is_any;
 }
@@ -448,6 +465,8 @@ bool conductor_turn(struct conductor *c, uint64_t now_ns) {
         if (sessions_next_ns(c->house.sessions) <= now_ns)
                 sessions_expire(c->house.sessions, now_ns);
         c->n_rows_left = ROWS_A_TURN;
+        workers_turn(c->house.workers, now_ns);
+        conductor_offer_signals(c);
         conductor_accept(c);
         do
                 conductor_pull(c);
@@ -469,6 +488,9 @@ uint64_t conductor_next_ns(const struct conductor *c) {
         if (b < a)
                 a = b;
         b = results_next_ns(c->house.results);
+        if (b < a)
+                a = b;
+        b = workers_next_ns(c->house.workers);
         return b < a ? b : a;
 }
 
@@ -480,7 +502,8 @@ void conductor_drain(struct conductor *c, uint64_t now_ns) {
 }
 
 bool conductor_is_idle(const struct conductor *c) {
-        return c->n_running == 0 && engine_n_open(c->house.engine) == 0;
+        return c->n_running == 0 && engine_n_open(c->house.engine) == 0 &&
+               workers_n_open(c->house.workers) == 0;
 }
 
 void conductor_end_all(struct conductor *c, uint64_t now_ns) {

@@ -23,6 +23,7 @@
 #include "session.h"
 #include "signals.h"
 #include "stats.h"
+#include "worker.h"
 
 struct conductor;
 
@@ -38,6 +39,7 @@ struct house {
         struct rendezvous *rendezvous;
         struct planner *planner;
         struct engine *engine;
+        struct workers *workers;
         struct backend *backend;
         struct recorder *recorder;
         struct stats *stats;

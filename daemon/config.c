@@ -42,6 +42,8 @@ static uint64_t memory_total(void) {
 static const char *const isa_words[] = { "auto", "scalar", "avx2", "avx512", NULL };
 static const char *const algorithm_words[] = { "auto", "one_device", "hierarchical_copy", "library", NULL };
 static const char *const confine_words[] = { "yes", "no", NULL };
+static const char *const gpu_words[] = { "auto", "no", NULL };
+static const char *const ipc_words[] = { "auto", "yes", "no", NULL };
 static const char *const log_words[] = { "error", "warning", "notice", "info", "debug", NULL };
 
 #define FIELD(f) .offset = offsetof(struct config, f), .rule.size = sizeof(((struct config *)NULL)->f)
@@ -83,6 +85,20 @@ static const struct config_key keys[] = {
         { "plan.library-from", FIELD(plan_library_from_bytes), .rule.type = VALUE_BYTES,
                 .rule.max = UINT64_C(1) << 50, .preset = "256 KiB",
                 .help = "The size from which on the table gives a reduction over GPUs to their library." },
+        { "gpu.enabled", .is_fixed = true, FIELD(gpu_enabled), .rule.type = VALUE_WORD,
+                .rule.words = gpu_words, .preset = "auto",
+                .help = "Whether GPUs are looked for; they are served by a process of their own, "
+                        "tuttid-gpu." },
+        { "gpu.worker", .is_fixed = true, FIELD(gpu_worker), .rule.type = VALUE_TEXT, .rule.max = 255,
+                .preset = "",
+                .help = "The path of tuttid-gpu; empty finds it beside tuttid or where it is installed." },
+        { "gpu.ipc", .is_fixed = true, FIELD(gpu_ipc), .rule.type = VALUE_WORD, .rule.words = ipc_words,
+                .preset = "auto",
+                .help = "Whether legacy CUDA handles are taken, which anybody who has seen one can use; auto "
+                        "does where tuttid serves one user." },
+        { "gpu.signal-timeout", FIELD(signal_timeout_ns), .rule.type = VALUE_DURATION, .rule.min = 1000000,
+                .rule.max = 24 * HOUR, .preset = "60 s",
+                .help = "How long a collective that all have submitted waits for a client's stream." },
         { "time.default-timeout", FIELD(default_timeout_ns), .rule.type = VALUE_DURATION,
                 .rule.max = 8760 * HOUR, .rule.word = "none", .rule.of_word = no_time, .preset = "600 s",
                 .help = "How long a replica waits for the others when neither call nor group says it; 0 is "

@@ -20,6 +20,10 @@
 #define MAX_OVERRIDES     64 /* users with limits of their own */
 #define QUOTA_NOT_SAID    UINT64_MAX
 
+/* Whether GPUs are looked for; whether legacy handles are taken: auto, where one user alone is served. */
+enum gpu_enabled { GPU_AUTO, GPU_NO };
+enum gpu_ipc { GPU_IPC_AUTO, GPU_IPC_YES, GPU_IPC_NO };
+
 /* Whether tuttid confines itself, once it has started. */
 enum confine { CONFINE_YES, CONFINE_NO };
 
@@ -52,6 +56,10 @@ struct config {
         char admins[256]; /* uids, with blanks or commas between them */
         enum log_level log_level;
         enum confine confine;
+        enum gpu_enabled gpu_enabled;
+        enum gpu_ipc gpu_ipc;
+        char gpu_worker[CONFIG_PATH_BYTES]; /* "": tuttid-gpu, beside tuttid or in libexecdir */
+        uint64_t signal_timeout_ns;
 };
 
 /* As the file says it: "avx512". */

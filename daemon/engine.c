@@ -205,6 +205,7 @@ void engine_task_free(struct task *t) {
                 return;
         task_drop_scratch(t, 0);
         plan_deinit(&t->plan);
+        free((void *)t->signals);
         free(t);
 }
 

@@ -44,7 +44,7 @@ struct task {
         uint64_t group;
         void *owner;
         struct charge scratch_charge; /* its owner's, for the plan's scratch */
-        /* For a GPU: what its streams wait for, and how long. The owner's memory. */
+        /* For a GPU: what its streams wait for, and how long. From malloc; freed with it. */
         const struct signal *signals; /* [n_signals] */
         uint32_t n_signals;
         uint64_t limit_ns;

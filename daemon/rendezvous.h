@@ -72,6 +72,7 @@ struct half {
         struct result *object;    /* the conductor's: the one that its outputs name, or NULL */
         struct msg_signal signal; /* where its stream is told of its end */
         struct signal_page *page; /* the conductor's: kept for the signal, or NULL */
+        uint32_t device;          /* the conductor's: the GPU where a value of it lies; 0: none does */
         uint64_t held_ns;         /* waited for its buffers before it was submitted; its deadline counts it */
         uint32_t n_checked;       /* entries that the conductor has looked at */
         struct sip digest;        /* of the first n_digested entries, where there are many */

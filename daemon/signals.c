@@ -171,6 +171,12 @@ bool signals_own(const struct chore *chore) {
                (chore->think == think_make || chore->think == think_write || chore->think == think_release);
 }
 
+struct memory *signals_leaving(struct chore *chore) {
+        return signals_own(chore) && chore->think == think_release
+                       ? &((struct signal_page *)(void *)chore)->memory
+                       : NULL;
+}
+
 static void page_made(
         struct signals *s, struct signal_page *p, struct list *chores, struct signals_news *ret) {
         *ret = (struct signals_news){

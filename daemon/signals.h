@@ -56,6 +56,8 @@ struct signals_news {
 
 /* Whether this chore, which has come back, is one of this room's. */
 bool signals_own(const struct chore *chore);
+/* The page that goes with this chore, NULL: none does. The worker has to let go of it first. */
+struct memory *signals_leaving(struct chore *chore);
 /* Takes it back. true: there is news in *ret. */
 bool signals_chore_done(
         struct signals *s, struct chore *chore, struct list *chores, struct signals_news *ret);
