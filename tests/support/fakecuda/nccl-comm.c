@@ -324,3 +324,22 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
         end_comm(comm);
         return fake_nccl_leave(ncclSuccess);
 }
+
+static unsigned int works_left(void) {
+        unsigned int n = 0;
+        for (const struct clique *q = cliques; q; q = q->next)
+                n += q->n_refs;
+        return n;
+}
+
+/* When the library is closed: what is in streams still has to pass through it. Not for ever: the program may
+ * have left a stream that waits. */
+__attribute__((destructor)) static void end(void) {
+        pthread_mutex_lock(&fake.lock);
+        while (comms)
+                end_comm(comms);
+        for (int64_t until = fake_now_ns() + 1000000000;
+                works_left() && fake_now_ns() < until && !fake.is_gone;)
+                fake_wait(FAKE_A_MOMENT);
+        pthread_mutex_unlock(&fake.lock);
+}
