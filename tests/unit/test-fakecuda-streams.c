@@ -292,6 +292,7 @@ START_TEST(time_between_events) {
         CUstream s = new_stream();
         CUevent a = new_event(0), b = new_event(0), blind = new_event(CU_EVENT_DISABLE_TIMING);
         ok(cu.cuEventRecord(a, s));
+        ok(cu.cuEventSynchronize(a));
         ok(cu.cuStreamWaitValue64(s, page, 1, 0));
         ok(cu.cuEventRecord(b, s));
         ok(cu.cuEventRecord(blind, s));

@@ -68,7 +68,7 @@ void fake_wait(enum fake_patience patience) {
                 pthread_cond_wait(&fake.changed, &fake.lock);
                 return;
         }
-        int64_t at = fake_now_ns() + 200000;
+        int64_t at = fake_now_ns() + (patience == FAKE_A_MOMENT ? 200000 : 2000000);
         struct timespec until = { .tv_sec = at / 1000000000, .tv_nsec = at % 1000000000 };
         pthread_cond_timedwait(&fake.changed, &fake.lock, &until);
 }

@@ -79,8 +79,8 @@ CUresult fake_leave(CUresult result);
 /* Breaks all contexts of the process. Without the lock. */
 void fake_stick(CUresult error);
 
-/* Waits for `changed`, for at most 1 ms where other processes can bring what is waited for. */
-enum fake_patience { FAKE_UNTIL_CHANGED, FAKE_A_MOMENT };
+/* Waits for `changed`; where others can bring what is waited for, for 0.2 or 2 ms at most. */
+enum fake_patience { FAKE_UNTIL_CHANGED, FAKE_A_MOMENT, FAKE_A_WHILE };
 void fake_wait(enum fake_patience patience);
 
 int64_t fake_now_ns(void);

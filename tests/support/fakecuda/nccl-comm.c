@@ -52,10 +52,13 @@ const char *ncclGetLastError(ncclComm_t comm) {
 }
 
 ncclResult_t ncclGetVersion(int *version) {
+        CUresult r = fake_enter(CALL_ncclGetVersion, FAKE_NOTHING);
+        if (r != CUDA_SUCCESS)
+                return fake_nccl_refuse((ncclResult_t)r, "a fault that a test asked for");
         if (!version)
-                return ncclInvalidArgument;
+                return fake_nccl_leave(ncclInvalidArgument);
         *version = NCCL_VERSION_CODE;
-        return ncclSuccess;
+        return fake_nccl_leave(ncclSuccess);
 }
 
 ncclResult_t ncclGetUniqueId(ncclUniqueId *ret) {
