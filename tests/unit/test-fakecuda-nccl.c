@@ -201,6 +201,7 @@ START_TEST(a_nonblocking_communicator_is_asked_until_it_is_ready) {
         for (int i = 0; i < 2; i++)
                 good(settled(comms[i]));
         bad(all_reduce(2, 1, ncclFloat32, ncclSum), ncclInProgress);
+        bad(all_reduce(2, 1, ncclFloat32, ncclSum), ncclInvalidUsage); /* as long as nobody asks again */
         good(settled(comms[0]));
         good(settled(comms[1]));
         synchronize(2);

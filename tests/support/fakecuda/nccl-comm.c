@@ -158,7 +158,7 @@ static struct ncclComm *new_comm(int rank, const ncclConfig_t *config) {
         c->rank = rank;
         c->context = fake_current();
         c->thread = pthread_self();
-        c->is_blocking = !config || config->blocking != 0;
+        c->is_blocking = c->is_settled = !config || config->blocking != 0;
         c->stall = fake_verdict.stall;
         if (fake_verdict.async)
                 c->error = (ncclResult_t)fake_verdict.async->code;
@@ -237,6 +237,7 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *ret) {
         if (!fake_comm_is_known(comm) || !ret)
                 return fake_nccl_leave(fake_nccl_refuse(ncclInvalidArgument, "no communicator"));
         *ret = fake_comm_state(comm);
+        comm->is_settled |= *ret == ncclSuccess;
         return fake_nccl_leave(ncclSuccess);
 }
 
