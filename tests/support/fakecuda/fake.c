@@ -56,10 +56,14 @@ CUresult fake_leave(CUresult result) {
         return result;
 }
 
-void fake_stick(CUresult error) {
-        pthread_mutex_lock(&fake.lock); /* or who is just about to wait would miss it */
+void fake_stick_locked(CUresult error) {
         atomic_store(&fake.sticky, (int)error);
         pthread_cond_broadcast(&fake.changed);
+}
+
+void fake_stick(CUresult error) {
+        pthread_mutex_lock(&fake.lock); /* or who is just about to wait would miss it */
+        fake_stick_locked(error);
         pthread_mutex_unlock(&fake.lock);
 }
 
