@@ -39,6 +39,7 @@ struct row *writer_add(struct row_writer *w, enum row_type type, size_t bytes) {
                 writer_flush(w, false);
         if (w->conductor->n_rows_left > 0)
                 w->conductor->n_rows_left--;
+        w->conductor->work += ROW_WORK;
         struct row *row = &w->rows[w->n_rows++];
         *row = (struct row){ .type = type };
         return row;
@@ -92,6 +93,10 @@ static bool write_groups_members(struct row_writer *w, struct query *q) {
 
 static bool write_groups_stats(struct row_writer *w, struct query *q) {
         return write_each(w, q, write_stats);
+}
+
+static bool write_groups_histograms(struct row_writer *w, struct query *q) {
+        return write_each(w, q, write_histograms);
 }
 
 static bool write_ended_groups(struct row_writer *w, struct query *q) {
@@ -151,6 +156,7 @@ static bool (*const parts[][MAX_PARTS])(struct row_writer *w, struct query *q) =
         [WHAT_STATS] = { write_daemon, write_groups_stats },
         [WHAT_DUMP] = { write_dump },
         [WHAT_QUOTA] = { write_quota },
+        [WHAT_HISTOGRAMS] = { write_groups_histograms },
 };
 
 /* --- what cannot be answered --- */

@@ -428,10 +428,7 @@ static void conductor_dispatch(
         case REQUEST_ABORT:
                 status = rendezvous_abort(rv, s->id, &r->abort, c->now_ns, &c->outcome, err);
                 break;
-        case REQUEST_BUSY:
-                status = rendezvous_busy(rv, s->id, &r->busy, c->now_ns, &c->outcome, err);
-                c->work += SESSION_WORK; /* it looks at all that is pending */
-                break;
+        case REQUEST_BUSY: status = rendezvous_busy(rv, s->id, &r->busy, c->now_ns, &c->outcome, err); break;
         case REQUEST_UNREGISTER:
                 error_init(err, STATUS_OK);
                 status = buffer_unregister(c->house.buffers, s->id, r->buffer, &c->chores, err);

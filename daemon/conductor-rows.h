@@ -53,5 +53,6 @@ bool write_members(struct row_writer *w, struct query *q, const struct group *g)
 bool write_pending(struct row_writer *w, struct query *q, const struct group *g);
 bool write_results(struct row_writer *w, struct query *q, const struct group *g);
 bool write_stats(struct row_writer *w, struct query *q, const struct group *g);
+bool write_histograms(struct row_writer *w, struct query *q, const struct group *g);
 
 void write_record(struct row_writer *w, const struct row_record *record);

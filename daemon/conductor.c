@@ -50,12 +50,18 @@ void conductor_free(struct conductor *c) {
 
 void conductor_reply_fd(struct conductor *c, struct session *s, const struct reply *reply, int fd) {
         size_t n_bytes;
+        c->work += reply->error ? 2 * REPLY_WORK : REPLY_WORK;
         if (!s)
                 return;
         int r = codec_encode_reply(reply, &c->scratch, c->out, &n_bytes);
         CHECK(r == 0);
         r = session_send(c->house.sessions, s, c->out, n_bytes, &fd, fd >= 0);
-        if (r < 0)
+        if (r == -EDQUOT)
+                conductor_eject(c, s, STATUS_QUOTA,
+                        "the clients of uid %u do not read their replies: reply-bytes has %llu of %llu",
+                        s->uid, (unsigned long long)quota_used(c->house.quotas, s->uid, QUOTA_REPLY_BYTES),
+                        (unsigned long long)quota_limit(c->house.quotas, s->uid, QUOTA_REPLY_BYTES));
+        else if (r < 0)
                 conductor_eject(c, s, STATUS_LIMIT, "it does not read its replies (%s)", strerror(-r));
 }
 
@@ -163,7 +169,7 @@ static void conductor_chore_done(struct conductor *c, struct chore *chore) {
                 return;
         }
         if (chore->kind == CHORE_THINK) {
-                conductor_planned(c, list_entry(chore, struct planning, chore));
+                conductor_thought(c, chore);
                 return;
         }
         if (chore->kind == CHORE_MAKE || chore->kind == CHORE_UNMAKE) {
@@ -286,6 +292,8 @@ static void conductor_eject_member(struct conductor *c, const struct member *m) 
 static void conductor_settle_outcome(struct conductor *c) {
         struct outcome *o = &c->outcome;
         struct list *it;
+        c->work += o->n_looked / LOOKS_A_WORK;
+        o->n_looked = 0;
         while ((it = list_take_first(&o->struck)))
                 conductor_struck(c, list_entry(it, struct half, pool_link));
         while ((it = list_take_first(&o->sealed)))
@@ -321,6 +329,7 @@ static void conductor_settle(struct conductor *c) {
                 else if (outcome_is_empty(&c->outcome))
                         break;
         }
+        conductor_bury_halves(c);
         while ((it = list_take_first(&c->chores)))
                 conductor_do(c, list_entry(it, struct chore, link));
 }
@@ -386,18 +395,29 @@ static void conductor_serve(struct conductor *c, struct session *s) {
                 return;
         conductor_read(c, s, DRAIN_PACKETS,
                 UINT32_MAX); /* what it said before it ended counts: a goodbye, a last half */
-        if (s->eject_why[0] == '\0')
-                conductor_end_session(c, s, events & SESSION_DEAD ? LOSS_DIED : LOSS_DISCONNECTED,
-                        events & SESSION_DEAD ? "" : "its connection ended, its process did not");
+        if (s->eject_why[0] != '\0')
+                return;
+        if (!s->is_ending) { /* behind those who wait: what its peers had sent before it ended counts too */
+                s->is_ending = true;
+                session_mark(c->house.sessions, s, events & SESSION_DEAD ? SESSION_DEAD : SESSION_HUNG_UP);
+                return;
+        }
+        conductor_end_session(c, s, events & SESSION_DEAD ? LOSS_DIED : LOSS_DISCONNECTED,
+                events & SESSION_DEAD ? "" : "its connection ended, its process did not");
 }
 
+/* Of tasks a turn's share, beside what sessions have: thousands of small ones may be done at once, and no
+ * fewer may be ended than can be begun. */
 static bool conductor_pull_done(struct conductor *c) {
         bool is_any = false;
         struct task *t;
         struct chore *chore;
-        while ((t = engine_take_done_task(c->house.engine))) {
+        uint64_t end_of_share = c->work + TURN_WORK;
+        c->is_more_done = false;
+        while (c->work < end_of_share && (t = engine_take_done_task(c->house.engine))) {
                 conductor_task_done(c, t);
                 is_any = true;
+                c->is_more_done = c->work >= end_of_share;
         }
         while ((chore = engine_take_done_chore(c->house.engine))) {
                 conductor_chore_done(c, chore);
@@ -441,6 +461,7 @@ static void conductor_pull(struct conductor *c) {
 bool conductor_turn(struct conductor *c, uint64_t now_ns) {
         c->now_ns = now_ns;
         c->work = 0;
+        c->is_more_done = false;
         if (sessions_next_ns(c->house.sessions) <= now_ns)
                 sessions_expire(c->house.sessions, now_ns);
         c->n_rows_left = ROWS_A_TURN;
@@ -457,7 +478,7 @@ bool conductor_turn(struct conductor *c, uint64_t now_ns) {
         conductor_settle(c);
         conductor_give_back(c, c->is_draining ? UINT32_MAX : SLICE_ENTRIES);
         conductor_settle(c);
-        return sessions_are_ready(c->house.sessions) || !list_is_empty(&c->returning);
+        return sessions_are_ready(c->house.sessions) || !list_is_empty(&c->returning) || c->is_more_done;
 }
 
 uint64_t conductor_next_ns(const struct conductor *c) {

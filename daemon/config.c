@@ -40,6 +40,7 @@ static uint64_t memory_total(void) {
 }
 
 static const char *const isa_words[] = { "auto", "scalar", "avx2", "avx512", NULL };
+static const char *const algorithm_words[] = { "auto", "one_device", "hierarchical_copy", "library", NULL };
 static const char *const confine_words[] = { "yes", "no", NULL };
 static const char *const gpu_words[] = { "auto", "no", NULL };
 static const char *const ipc_words[] = { "auto", "yes", "no", NULL };
@@ -77,6 +78,13 @@ static const struct config_key keys[] = {
         { "cpu.isa", .is_fixed = true, FIELD(isa), .rule.type = VALUE_WORD, .rule.words = isa_words,
                 .preset = "auto",
                 .help = "The instruction set of the kernels; results do not depend on it." },
+        { "plan.algorithm", FIELD(plan_algorithm), .rule.type = VALUE_WORD, .rule.words = algorithm_words,
+                .preset = "auto",
+                .help = "How reductions are done that do not say it themselves, where that can be; auto goes "
+                        "by the table." },
+        { "plan.library-from", FIELD(plan_library_from_bytes), .rule.type = VALUE_BYTES,
+                .rule.max = UINT64_C(1) << 50, .preset = "256 KiB",
+                .help = "The size from which on the table gives a reduction over GPUs to their library." },
         { "gpu.enabled", .is_fixed = true, FIELD(gpu_enabled), .rule.type = VALUE_WORD,
                 .rule.words = gpu_words, .preset = "auto",
                 .help = "Whether GPUs are looked for; they are served by a process of their own, "
@@ -122,6 +130,13 @@ static const struct config_key keys[] = {
         { "quota.result-bytes", FIELD(quota.result_bytes), .rule.type = VALUE_BYTES,
                 .rule.max = UINT64_C(1) << 50, .preset = "1 GiB",
                 .help = "Memory of the result objects of one user, which tuttid provides; 0 allows none." },
+        { "quota.reply-bytes", FIELD(quota.reply_bytes), .rule.type = VALUE_BYTES, .rule.min = 65536,
+                .rule.max = UINT64_C(1) << 40, .preset = "64 MiB",
+                .help = "Answers that one user's clients have not read yet; who makes them more is "
+                        "ejected." },
+        { "quota.memory-bytes", FIELD(quota.memory_bytes), .rule.type = VALUE_BYTES, .rule.min = 1 << 20,
+                .rule.max = UINT64_C(1) << 50, .preset = "2 GiB",
+                .help = "tuttid's own memory for one user's groups, pending submissions and plans." },
 };
 
 static void *field_of(const struct config_key *k, struct config *c) {
@@ -283,7 +298,10 @@ struct quota_limits config_limits_of(const struct config *c, const struct quota_
                 .mapped_bytes = said_or(own->mapped_bytes, all->mapped_bytes),
                 .pending = said_or(own->pending, all->pending),
                 .groups = said_or(own->groups, all->groups),
-                .recorder_bytes = said_or(own->recorder_bytes, all->recorder_bytes) };
+                .recorder_bytes = said_or(own->recorder_bytes, all->recorder_bytes),
+                .result_bytes = said_or(own->result_bytes, all->result_bytes),
+                .reply_bytes = said_or(own->reply_bytes, all->reply_bytes),
+                .memory_bytes = said_or(own->memory_bytes, all->memory_bytes) };
 }
 
 /* --- admins --- */

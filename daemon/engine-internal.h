@@ -19,8 +19,8 @@ struct worker {
         bool is_running; /* a slice, of: */
         uint32_t uid;
         uint64_t group;
-        int schedstat_fd; /* this thread's; -1 where the kernel has none */
-        uint64_t run_delay_ns, run_delay_read_ns;
+        int schedstat_fd;                       /* this thread's; -1 where the kernel has none */
+        uint64_t mark_ns, run_delay_ns, cpu_ns; /* when its clocks were read, and where they stood */
         _Atomic uint32_t answered; /* the last question of the engine that this worker has seen */
 };
 
@@ -63,10 +63,12 @@ struct engine {
         struct device *devices;
         uint32_t n_devices;
         struct crew memory, closers;
-        struct list done_tasks, done_chores;
+        struct turns done_tasks; /* struct task.link, by user */
+        struct list done_chores;
         uint64_t confined[N_CONFINED]; /* group ids, a ring */
         uint32_t n_confined;
         uint32_t n_open;
+        uint32_t n_running; /* tasks that are not done; under the lock */
 };
 
 void engine_lock(struct engine *e);
@@ -74,6 +76,12 @@ void engine_unlock(struct engine *e);
 
 /* Under the lock. */
 void device_queue(struct device *d, struct slice *s);
+
+/* engine.c. Under the lock: queues what the task's next phase has to do and wakes who shall do it; false when
+ * there is no phase left. */
+bool task_start_phase(struct engine *e, struct task *t);
+/* Under the lock: the baton goes back. */
+void task_finish(struct engine *e, struct task *t);
 
 /* Under the lock: whether one of the crew does a chore of this user; whether all of it do some. */
 bool crew_works_for(const struct crew *crew, uint32_t uid);

@@ -8,6 +8,8 @@
 
 /* Below this much reading and writing a second worker costs more in waking than it brings. */
 #define SLICE_MIN_BYTES (512u << 10)
+/* Of one area: what a task keeps for the next plan that it runs. */
+#define SCRATCH_KEPT_BYTES (256u << 10)
 
 void engine_lock(struct engine *e) {
         CHECK(pthread_mutex_lock(&e->lock) == 0);
@@ -93,7 +95,7 @@ int engine_new(struct engine **ret, uv_loop_t *loop, const struct config *config
         pthread_mutex_init(&e->lock, NULL);
         crew_init(&e->memory);
         crew_init(&e->closers);
-        list_init(&e->done_tasks);
+        turns_init(&e->done_tasks);
         list_init(&e->done_chores);
         int r = uv_async_init(loop, &e->async, engine_on_async);
         if (r < 0) {
@@ -189,42 +191,110 @@ struct task *engine_task_new(void) {
         return t;
 }
 
+static void task_drop_scratch(struct task *t, uint64_t larger_than_bytes) {
+        for (uint32_t i = 0; i < MAX_SCRATCH; i++) {
+                if (!t->scratch[i] || t->scratch[i]->n_bytes <= larger_than_bytes)
+                        continue;
+                t->scratch_of->ops->free_scratch(t->scratch_of, t->scratch[i]);
+                t->scratch[i] = NULL;
+        }
+}
+
 void engine_task_free(struct task *t) {
         if (!t)
                 return;
+        task_drop_scratch(t, 0);
         plan_deinit(&t->plan);
         free((void *)t->signals);
         free(t);
 }
 
-static uint32_t task_n_slices(const struct task *t, uint32_t n_workers) {
-        uint64_t worth = t->plan.moved_bytes / SLICE_MIN_BYTES;
+/* --- tasks --- */
+
+/* 0 or -ENOMEM. */
+static int task_bring_scratch(struct task *t, struct backend *backend) {
+        t->scratch_of = backend;
+        for (uint32_t i = 0; i < t->plan.n_scratch; i++) {
+                struct scratch *wanted = &t->plan.scratch[i];
+                struct memory **kept = &t->scratch[i];
+                if (*kept && (*kept)->n_bytes < wanted->n_bytes) {
+                        backend->ops->free_scratch(backend, *kept);
+                        *kept = NULL;
+                }
+                if (!*kept)
+                        *kept = backend->ops->make_scratch(backend, wanted->device, wanted->n_bytes);
+                if (!*kept)
+                        return -ENOMEM;
+                wanted->memory = *kept;
+        }
+        return 0;
+}
+
+static uint32_t n_slices_of(const struct task *t, const struct stage *stage, uint32_t n_workers) {
+        uint64_t worth = t->plan.moved_bytes / SLICE_MIN_BYTES, n_chunks = stage->end_chunk - stage->first_chunk;
         uint64_t n = worth < n_workers ? worth : n_workers;
-        if (n > t->plan.n_chunks)
-                n = t->plan.n_chunks;
+        if (n > n_chunks)
+                n = n_chunks;
         return n ? (uint32_t)n : 1;
 }
 
+static void task_start_stage(struct engine *e, struct task *t, const struct stage *stage) {
+        uint32_t device = stage->device % e->n_devices;
+        struct device *d = &e->devices[device];
+        uint32_t n = n_slices_of(t, stage, d->n_workers);
+        uint64_t n_chunks = stage->end_chunk - stage->first_chunk;
+        CHECK(t->n_slices + n <= ARRAY_SIZE(t->slices));
+        for (uint32_t i = 0; i < n; i++) {
+                struct slice *s = &t->slices[t->n_slices++];
+                s->task = t;
+                s->device = device;
+                s->next_chunk = stage->first_chunk + n_chunks * i / n;
+                s->end_chunk = stage->first_chunk + n_chunks * (i + 1) / n;
+                device_queue(d, s);
+        }
+        for (uint32_t i = 0; i < n && i < d->n_idle; i++)
+                pthread_cond_signal(&d->wake);
+}
+
+bool task_start_phase(struct engine *e, struct task *t) {
+        struct stage stage;
+        uint32_t cursor = t->next_stage;
+        if (!plan_next_stage(&t->plan, &cursor, &stage))
+                return false;
+        t->n_slices = 0;
+        const uint32_t phase = stage.phase;
+        do {
+                task_start_stage(e, t, &stage);
+                t->next_stage = cursor;
+        } while (plan_next_stage(&t->plan, &cursor, &stage) && stage.phase == phase);
+        t->n_open = t->n_slices;
+        return true;
+}
+
+void task_finish(struct engine *e, struct task *t) {
+        t->done_ns = clock_now_ns();
+        turns_put(&e->done_tasks, t->uid, &t->link);
+        e->n_running--;
+        /* Workers of any device may have waited for a later phase of this one before they could end. */
+        for (uint32_t i = 0; e->is_stopping && i < e->n_devices; i++)
+                pthread_cond_broadcast(&e->devices[i].wake);
+        uv_async_send(&e->async);
+}
+
 void engine_start(struct engine *e, struct task *t) {
-        struct device *d = &e->devices[t->plan.device % e->n_devices];
         t->status = STATUS_OK;
         t->started_ns = t->done_ns = t->blocked_ns = 0;
         t->culprit_session = t->culprit_buffer = 0;
         t->found = (struct findings){ 0 };
-        t->n_slices = t->n_open = task_n_slices(t, d->n_workers);
+        t->next_stage = 0;
         e->n_open++;
+        if (task_bring_scratch(t, e->backend) < 0)
+                t->status = STATUS_NO_MEMORY;
         engine_lock(e);
-        for (uint32_t i = 0; i < t->n_slices; i++) {
-                struct slice *s = &t->slices[i];
-                s->task = t;
-                s->next_chunk = t->plan.n_chunks * i / t->n_slices;
-                s->end_chunk = t->plan.n_chunks * (i + 1) / t->n_slices;
-                device_queue(d, s);
-        }
-        uint32_t n_wake = t->n_slices < d->n_idle ? t->n_slices : d->n_idle;
+        e->n_running++;
+        if (t->status != STATUS_OK || !task_start_phase(e, t))
+                task_finish(e, t);
         engine_unlock(e);
-        for (uint32_t i = 0; i < n_wake; i++)
-                pthread_cond_signal(&d->wake);
 }
 
 /* A closer that is stuck shall not keep the descriptors of other users. */
@@ -259,12 +329,14 @@ void engine_do(struct engine *e, struct chore *c) {
 
 struct task *engine_take_done_task(struct engine *e) {
         engine_lock(e);
-        struct list *first = list_take_first(&e->done_tasks);
+        struct list *first = turns_take(&e->done_tasks, NULL, NULL);
         engine_unlock(e);
         if (!first)
                 return NULL;
         e->n_open--;
-        return list_entry(first, struct task, link);
+        struct task *t = list_entry(first, struct task, link);
+        task_drop_scratch(t, SCRATCH_KEPT_BYTES);
+        return t;
 }
 
 struct chore *engine_take_done_chore(struct engine *e) {

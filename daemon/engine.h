@@ -23,14 +23,16 @@
 #include "config.h"
 #include "doorbell.h"
 #include "plan.h"
+#include "quota.h"
 
 struct engine;
 struct task;
 
-/* A contiguous share of a task's chunks, which one worker runs at a time. */
+/* A contiguous share of a task's chunks on one device, which one worker runs at a time. */
 struct slice {
         struct list link;
         struct task *task;
+        uint32_t device;
         uint64_t next_chunk, end_chunk;
 };
 
@@ -41,13 +43,15 @@ struct task {
         uint32_t uid;
         uint64_t group;
         void *owner;
+        struct charge scratch_charge; /* its owner's, for the plan's scratch */
         /* For a GPU: what its streams wait for, and how long. From malloc; freed with it. */
         const struct signal *signals; /* [n_signals] */
         uint32_t n_signals;
         uint64_t limit_ns;
+        struct charge memory; /* its owner's, for the plan */
         /* Set when it comes back. */
-        enum status status;   /* OK, or BAD_FD with the culprit; of a GPU also TIMEOUT, DEVICE_LOST, ABORTED,
-                                 INTERNAL */
+        enum status status;   /* OK; BAD_FD with the culprit; NO_MEMORY: no scratch, nothing was written; of a
+                                 GPU also TIMEOUT, DEVICE_LOST, ABORTED, INTERNAL */
         uint32_t late_signal; /* TIMEOUT: whose it was that never came */
         char why[160];        /* of a GPU's failure, for people */
         uint64_t culprit_session, culprit_buffer;
@@ -56,8 +60,12 @@ struct task {
         uint64_t blocked_ns;   /* the longest that a chunk stood still in somebody's memory; 0 below 100 ms */
         /* The engine's or the workers', while they have the baton. */
         uint64_t ticket;
-        uint32_t n_slices, n_open;
-        struct slice slices[MAX_WORKERS];
+        uint32_t n_slices, n_open; /* of the phase under way */
+        uint32_t next_stage;       /* cursor into the plan */
+        struct slice slices[MAX_WORKERS + MAX_CPU_DEVICES];
+        /* Scratch of its plan: stays for the next one where it is small. */
+        struct backend *scratch_of;
+        struct memory *scratch[MAX_SCRATCH];
 };
 
 struct engine_device_stats {
@@ -79,11 +87,12 @@ void engine_free(struct engine *e);
 struct task *engine_task_new(void);
 void engine_task_free(struct task *t);
 
-/* plan frozen with at least one chunk; uid, group, owner set. */
+/* plan frozen with at least one chunk; uid, group, owner set. Its phases run one after the other, each on all
+ * devices that have steps in it. */
 void engine_start(struct engine *e, struct task *t);
 void engine_do(struct engine *e, struct chore *c);
 
-/* What is done, in the order of completion; NULL: nothing more. */
+/* What is done, users in turn, of each in the order of completion; NULL: nothing more. */
 struct task *engine_take_done_task(struct engine *e);
 struct chore *engine_take_done_chore(struct engine *e);
 

@@ -6,8 +6,10 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/large.h"
 
-#define CHUNK_ALIGNMENT 64
+#define CHUNK_ALIGNMENT   64
+#define SCRATCH_ALIGNMENT 64
 
 static const char *const order_names[] = {
         [ORDER_RANK] = "rank",
@@ -20,11 +22,12 @@ void plan_init(struct plan *p) {
 }
 
 void plan_deinit(struct plan *p) {
-        free(p->steps);
-        free(p->operands);
-        free(p->strides);
+        large_free(p->steps, p->steps_capacity * sizeof(*p->steps));
+        large_free(p->operands, p->operands_capacity * sizeof(*p->operands));
+        large_free(p->strides, p->strides_capacity * sizeof(*p->strides));
         free(p->sums);
         free(p->scratch);
+        free(p->parts);
         plan_init(p);
 }
 
@@ -41,6 +44,8 @@ void plan_reset(struct plan *p) {
                 .strides_capacity = p->strides_capacity,
                 .scratch = p->scratch,
                 .scratch_capacity = p->scratch_capacity,
+                .parts = p->parts,
+                .parts_capacity = p->parts_capacity,
         };
 }
 
@@ -58,6 +63,28 @@ static void *reserve(void *array, uint32_t *capacity, uint64_t needed, size_t si
         if (moved)
                 *capacity = room;
         return moved;
+}
+
+/* Makes the next step the last one of its part. 0 or -ENOMEM. */
+static int extend_parts(struct plan *p, const struct step *step) {
+        struct part *last = p->n_parts ? &p->parts[p->n_parts - 1] : NULL;
+        if (step->kind == STEP_JOIN)
+                return 0;
+        if (last && last->phase == p->n_phases && last->device == step->device &&
+                last->end_step == p->n_steps) {
+                last->end_step++;
+                return 0;
+        }
+        struct part *parts =
+                reserve(p->parts, &p->parts_capacity, (uint64_t)p->n_parts + 1, sizeof(*p->parts));
+        if (!parts)
+                return -ENOMEM;
+        p->parts = parts;
+        parts[p->n_parts++] = (struct part){ .device = step->device,
+                .phase = p->n_phases,
+                .first_step = p->n_steps,
+                .end_step = p->n_steps + 1 };
+        return 0;
 }
 
 struct step *plan_add_step(struct plan *p, const struct step *step) {
@@ -81,6 +108,8 @@ struct step *plan_add_step(struct plan *p, const struct step *step) {
                         return NULL;
                 p->strides = strides;
         }
+        if (extend_parts(p, step) < 0)
+                return NULL;
 
         struct step *added = &steps[p->n_steps++];
         *added = *step;
@@ -92,18 +121,44 @@ struct step *plan_add_step(struct plan *p, const struct step *step) {
         added->first_stride = p->n_strides;
         p->n_strides += n_new * step->n_dims;
         p->has_joins |= step->kind == STEP_JOIN;
+        p->n_phases += step->kind == STEP_JOIN;
         return added;
 }
 
-uint32_t plan_add_scratch(struct plan *p, uint32_t device, uint64_t n_bytes) {
-        CHECK(!p->is_frozen);
-        struct scratch *scratch =
-                reserve(p->scratch, &p->scratch_capacity, (uint64_t)p->n_scratch + 1, sizeof(*p->scratch));
+int plan_join(struct plan *p) {
+        return plan_add_step(p, &(struct step){ .kind = STEP_JOIN }) ? 0 : -ENOMEM;
+}
+
+static struct scratch *scratch_on(struct plan *p, uint32_t device) {
+        for (uint32_t i = 0; i < p->n_scratch; i++)
+                if (p->scratch[i].device == device)
+                        return &p->scratch[i];
+        struct scratch *scratch = p->n_scratch == MAX_SCRATCH ? NULL
+                                                              : reserve(p->scratch, &p->scratch_capacity,
+                                                                        p->n_scratch + 1, sizeof(*scratch));
         if (!scratch)
-                return 0;
+                return NULL;
         p->scratch = scratch;
-        scratch[p->n_scratch++] = (struct scratch){ .device = device, .n_bytes = n_bytes };
-        return p->n_scratch;
+        scratch[p->n_scratch] = (struct scratch){ .device = device };
+        return &scratch[p->n_scratch++];
+}
+
+int plan_take_scratch(struct plan *p, uint32_t device, uint64_t n_bytes, struct operand *ret) {
+        CHECK(!p->is_frozen);
+        struct scratch *scratch = scratch_on(p, device);
+        if (!scratch || n_bytes > UINT64_MAX / 2 - scratch->n_bytes)
+                return -ENOMEM;
+        *ret = (struct operand){ .scratch = (uint32_t)(scratch - p->scratch) + 1,
+                .offset_bytes = scratch->n_bytes };
+        scratch->n_bytes += (n_bytes + SCRATCH_ALIGNMENT - 1) / SCRATCH_ALIGNMENT * SCRATCH_ALIGNMENT;
+        return 0;
+}
+
+uint64_t plan_scratch_bytes(const struct plan *p) {
+        uint64_t n = 0;
+        for (uint32_t i = 0; i < p->n_scratch; i++)
+                n += p->scratch[i].n_bytes;
+        return n;
 }
 
 struct operand *plan_inputs(const struct plan *p, const struct step *step) {
@@ -210,6 +265,32 @@ bool plan_find_changed_input(
 
 /* --- the index space --- */
 
+static int compare_parts(const void *x, const void *y) {
+        const struct part *a = x, *b = y;
+        if (a->phase != b->phase)
+                return a->phase < b->phase ? -1 : 1;
+        if (a->device != b->device)
+                return a->device < b->device ? -1 : 1;
+        return a->first_step < b->first_step ? -1 : a->first_step > b->first_step;
+}
+
+/* What one device does in one phase becomes one range of chunks, however the steps were mixed. */
+static void number_chunks(struct plan *p) {
+        if (p->n_parts > 1)
+                qsort(p->parts, p->n_parts, sizeof(*p->parts), compare_parts);
+        p->n_chunks = 0;
+        for (uint32_t i = 0; i < p->n_parts; i++) {
+                struct part *part = &p->parts[i];
+                const struct step *last = &p->steps[part->end_step - 1];
+                part->start_bytes = p->steps[part->first_step].start_bytes;
+                part->n_bytes = last->start_bytes + last->n_bytes - part->start_bytes;
+                part->first_chunk = p->n_chunks;
+                part->n_chunks =
+                        part->n_bytes / p->chunk_bytes + (part->n_bytes % p->chunk_bytes != 0);
+                p->n_chunks += part->n_chunks;
+        }
+}
+
 /* The sums cannot overflow: what a step spans is mapped, so it has less than 2^47 bytes, and a batch has at
  * most 2^16 entries. moved_bytes, which is for people, may wrap where all ranks of a full world bring that
  * much. */
@@ -226,13 +307,43 @@ void plan_freeze(struct plan *p, uint64_t chunk_bytes) {
                         s->n_bytes * s->n_inputs + s->count * dtype_bytes(s->output_dtype) * s->n_outputs;
         }
         p->chunk_bytes = chunk_bytes;
-        p->n_chunks = p->total_bytes / chunk_bytes + (p->total_bytes % chunk_bytes != 0);
+        p->n_phases++;
+        number_chunks(p);
         p->is_frozen = true;
 }
 
-/* The first step that has a byte at or behind `at_bytes`. */
-static uint32_t find_step(const struct plan *p, uint64_t at_bytes) {
-        uint32_t low = 0, high = p->n_steps;
+bool plan_next_stage(const struct plan *p, uint32_t *cursor, struct stage *ret) {
+        while (*cursor < p->n_parts && p->parts[*cursor].n_chunks == 0)
+                ++*cursor;
+        if (*cursor == p->n_parts)
+                return false;
+        const struct part *part = &p->parts[*cursor];
+        *ret = (struct stage){
+                .device = part->device, .phase = part->phase, .first_chunk = part->first_chunk
+        };
+        while (*cursor < p->n_parts && part->device == ret->device && part->phase == ret->phase) {
+                ret->end_chunk = part->first_chunk + part->n_chunks;
+                part = &p->parts[++*cursor];
+        }
+        return true;
+}
+
+/* The part that has this chunk. */
+static const struct part *find_part(const struct plan *p, uint64_t chunk) {
+        uint32_t low = 0, high = p->n_parts;
+        while (low < high) {
+                uint32_t middle = low + (high - low) / 2;
+                if (p->parts[middle].first_chunk + p->parts[middle].n_chunks > chunk)
+                        high = middle;
+                else
+                        low = middle + 1;
+        }
+        return &p->parts[low];
+}
+
+/* The first step of a part that has a byte at or behind `at_bytes`. */
+static uint32_t find_step(const struct plan *p, const struct part *part, uint64_t at_bytes) {
+        uint32_t low = part->first_step, high = part->end_step;
         while (low < high) {
                 uint32_t middle = low + (high - low) / 2;
                 if (p->steps[middle].start_bytes + p->steps[middle].n_bytes > at_bytes)
@@ -253,12 +364,15 @@ static uint64_t elements_before(const struct step *s, uint64_t at_bytes) {
 
 bool plan_next_piece(const struct plan *p, uint64_t chunk, uint32_t *cursor, struct piece *ret) {
         CHECK(p->is_frozen && chunk < p->n_chunks);
-        uint64_t begin = chunk * p->chunk_bytes;
-        uint64_t end = chunk + 1 < p->n_chunks ? begin + p->chunk_bytes : p->total_bytes;
+        const struct part *part = find_part(p, chunk);
+        uint64_t local = chunk - part->first_chunk;
+        uint64_t begin = part->start_bytes + local * p->chunk_bytes;
+        uint64_t end = local + 1 < part->n_chunks ? begin + p->chunk_bytes
+                                                  : part->start_bytes + part->n_bytes;
 
         /* The cursor is one more than the step that was handed out last. */
-        uint32_t i = *cursor ? *cursor : find_step(p, begin);
-        for (; i < p->n_steps && p->steps[i].start_bytes < end; i++) {
+        uint32_t i = *cursor ? *cursor : find_step(p, part, begin);
+        for (; i < part->end_step && p->steps[i].start_bytes < end; i++) {
                 const struct step *s = &p->steps[i];
                 if (s->n_bytes == 0)
                         continue;
@@ -280,6 +394,11 @@ static void print_numbers(const char *before, const uint64_t *numbers, uint32_t 
                 text_add(t, "%s%llu", i ? "," : before, (unsigned long long)numbers[i]);
 }
 
+static void print_scratch(const struct plan *p, const struct operand *o, struct text *t) {
+        device_print(p->scratch[o->scratch - 1].device, t);
+        text_add(t, " scratch");
+}
+
 /* The `n` operands of a step from the one numbered `first` on. */
 static void print_operands(
         const struct plan *p, const struct step *s, uint32_t first, uint32_t n, struct text *t) {
@@ -287,7 +406,9 @@ static void print_operands(
         for (uint32_t i = 0; i < n; i++) {
                 const struct operand *o = &p->operands[s->first_operand + first + i];
                 text_add(t, "%s", i ? ", " : "");
-                if (o->result)
+                if (o->scratch)
+                        print_scratch(p, o, t);
+                else if (o->result)
                         text_add(t, "result %llu", (unsigned long long)o->result);
                 else
                         text_add(t, "R%u b%llu", o->rank, (unsigned long long)o->buffer);
@@ -324,6 +445,10 @@ static void print_checks(const struct step *s, struct text *t) {
 }
 
 static void print_step(const struct plan *p, const struct step *s, struct text *t) {
+        if (s->device != p->device && s->kind != STEP_JOIN) {
+                device_print(s->device, t);
+                text_add(t, ": ");
+        }
         print_verb(s, t);
         if (s->kind != STEP_JOIN) {
                 text_add(t, " %s", dtype_name(s->dtype));
@@ -341,8 +466,9 @@ static void print_step(const struct plan *p, const struct step *s, struct text *
 }
 
 void plan_print(const struct plan *p, struct text *t) {
-        text_add(t, "%s order=%s CPU:%u: %u step%s", p->algorithm, order_names[p->order], p->device,
-                p->n_steps, p->n_steps == 1 ? "" : "s");
+        text_add(t, "%s order=%s ", p->algorithm, order_names[p->order]);
+        device_print(p->device, t);
+        text_add(t, ": %u step%s", p->n_steps, p->n_steps == 1 ? "" : "s");
         if (p->is_frozen) {
                 text_add(t, ", %llu chunk%s of ", (unsigned long long)p->n_chunks,
                         p->n_chunks == 1 ? "" : "s");
@@ -350,7 +476,15 @@ void plan_print(const struct plan *p, struct text *t) {
                 text_add(t, ", moves ");
                 text_add_bytes(t, p->moved_bytes);
         }
-        text_add(t, "%s\n", p->has_joins ? ", with joins" : "");
+        if (p->has_joins)
+                text_add(t, ", %u phases", p->n_phases + !p->is_frozen);
+        if (p->n_scratch) {
+                text_add(t, ", scratch ");
+                text_add_bytes(t, plan_scratch_bytes(p));
+        }
+        text_add(t, "\n");
+        if (p->fallback[0])
+                text_add(t, "fallback: %s\n", p->fallback);
         for (uint32_t i = 0; i < p->n_steps; i++)
                 print_step(p, &p->steps[i], t);
 }

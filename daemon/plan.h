@@ -1,9 +1,10 @@
 /* What will be executed, as a value: made once, centrally, frozen, printable.
  *
- * Steps are independent unless a JOIN stands between them. The bytes of all steps (of one input each) laid
- * end to end are the plan's index space, which is cut into chunks; a chunk is what a worker runs without
- * looking up. A plan is reused: reset keeps its memory. Pure; passed with the task as a baton, so one thread
- * has it at a time (during a run, read-only to all workers). */
+ * Steps are independent unless a JOIN stands between them: JOINs cut a plan into phases, and what one phase
+ * writes the next may read. The bytes of all steps (of one input each) laid end to end are the plan's index
+ * space, which is cut into chunks; a chunk is what a worker runs without looking up, and lies in one phase
+ * and on one device. A plan is reused: reset keeps its memory. Pure; passed with the task as a baton, so one
+ * thread has it at a time (during a run, read-only to all workers). */
 #pragma once
 
 #include <stdbool.h>
@@ -40,6 +41,19 @@ struct operand {
 struct scratch {
         uint32_t device; /* where: device_parse's number */
         uint64_t n_bytes;
+        struct memory *memory; /* set by whoever runs the plan; never opened here */
+};
+
+/* Areas of one plan: one for each device that needs any. */
+#define MAX_SCRATCH 128
+
+/* Steps that follow each other in one phase on one device: a stretch of the index space with chunks of its
+ * own. */
+struct part {
+        uint32_t device, phase;
+        uint32_t first_step, end_step;
+        uint64_t start_bytes, n_bytes;
+        uint64_t first_chunk, n_chunks;
 };
 
 struct step {
@@ -55,6 +69,7 @@ struct step {
         double total_weight;    /* of all inputs, where the step has weights */
         uint32_t entry;         /* of the batch, for messages */
         uint64_t count;         /* elements */
+        uint64_t first_element; /* of the entry: where a step that has only a part of it begins; messages */
         /* Where not all operands are dense: how the elements lie, as plan_strides tells for each operand.
          * n_dims 0: dense, all of them. */
         uint32_t n_dims;
@@ -66,6 +81,8 @@ struct step {
 
 struct plan {
         const char *algorithm;
+        const char *why;    /* it was chosen: the end of a sentence; or NULL */
+        char fallback[192]; /* what was wished for and is not done, and why; "": nothing */
         enum plan_order order;
         uint32_t device; /* the first among those that execute it: device_parse's number */
         struct step *steps;
@@ -81,6 +98,10 @@ struct plan {
         struct scratch *scratch;
         uint32_t n_scratch, scratch_capacity;
         bool has_joins; /* chunks are not independent */
+        /* Frozen: in the order of their phases, within a phase of their devices; so are their chunks. */
+        struct part *parts;
+        uint32_t n_parts, parts_capacity;
+        uint32_t n_phases;
         bool is_frozen;
         uint64_t total_bytes; /* of the index space */
         uint64_t moved_bytes; /* read and written, over all operands */
@@ -99,8 +120,15 @@ struct step *plan_add_step(struct plan *p, const struct step *step);
 struct operand *plan_inputs(const struct plan *p, const struct step *step);
 struct operand *plan_outputs(const struct plan *p, const struct step *step);
 
-/* A new scratch area; returns what operand.scratch names it by, or 0 when memory is short. */
-uint32_t plan_add_scratch(struct plan *p, uint32_t device, uint64_t n_bytes);
+/* Nothing behind it begins before all that stands before it is complete. 0 or -ENOMEM. */
+int plan_join(struct plan *p) MUST_USE;
+
+/* Room for `n_bytes` in the scratch area of a device, which is made when there is none and grows with each
+ * call: an operand that lies there, 64-byte aligned. 0 or -ENOMEM (also for more than MAX_SCRATCH devices).
+ */
+int plan_take_scratch(struct plan *p, uint32_t device, uint64_t n_bytes, struct operand *ret) MUST_USE;
+/* Of all areas. */
+uint64_t plan_scratch_bytes(const struct plan *p);
 
 /* Strides in elements, [n_dims], of an operand of a step (inputs, then outputs). */
 uint64_t *plan_strides(const struct plan *p, const struct step *step, uint32_t operand);
@@ -119,6 +147,16 @@ bool plan_find_changed_input(
  * moved_bytes. A step's share is count * element size; a JOIN has none. */
 void plan_freeze(struct plan *p, uint64_t chunk_bytes);
 
+/* The chunks of one device in one phase: a range. */
+struct stage {
+        uint32_t device, phase;
+        uint64_t first_chunk, end_chunk;
+};
+
+/* Walks the stages of a frozen plan that have chunks, by phase and device: begin with cursor 0; false at the
+ * end. */
+bool plan_next_stage(const struct plan *p, uint32_t *cursor, struct stage *ret);
+
 /* A piece of one step that lies in a chunk. */
 struct piece {
         const struct step *step;
@@ -129,5 +167,6 @@ struct piece {
 bool plan_next_piece(const struct plan *p, uint64_t chunk, uint32_t *cursor, struct piece *ret);
 
 /* One line per step: `reduce SUM f32 x1000  R0 b1+0, R1 b1+0 -> R0 b2+0, R1 b2+0`, after a head line. With
- * strides: `copy f32 x6 [2,3]  R0 b1+0/3,1 -> R1 b2+8/1,2`. */
+ * strides: `copy f32 x6 [2,3]  R0 b1+0/3,1 -> R1 b2+8/1,2`. Scratch is `CPU:1 scratch+0`. A step of another
+ * device than the plan's first one begins with its name. */
 void plan_print(const struct plan *p, struct text *t);

@@ -1,18 +1,17 @@
-/* Sealed collective -> plan: the rules that need all halves at once, then the first algorithm that can do it.
- */
+/* Sealed collective -> plan: the choice of algorithm, the rules that need all halves at once, the steps. */
 #include "planner.h"
 
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "planner-choice.h"
 #include "planner-overlap.h"
 
-static const struct algorithm *const algorithms[] = { &algorithm_one_device };
-
 struct planner {
-        uint32_t n_devices;
         uint64_t chunk_bytes;
+        struct plan_rules rules;
+        struct topology host;
         struct ranges ranges;
 };
 
@@ -20,7 +19,8 @@ int planner_new(struct planner **ret, uint32_t n_devices, uint64_t chunk_bytes) 
         struct planner *p = calloc(1, sizeof(*p));
         if (!p)
                 return -ENOMEM;
-        p->n_devices = n_devices;
+        topology_of_host(&p->host, n_devices);
+        p->rules = PLAN_RULES_DEFAULT;
         p->chunk_bytes = chunk_bytes;
         *ret = p;
         return 0;
@@ -31,6 +31,18 @@ void planner_free(struct planner *p) {
                 return;
         ranges_deinit(&p->ranges);
         free(p);
+}
+
+void planner_set_rules(struct planner *p, const struct plan_rules *rules) {
+        p->rules = *rules;
+}
+
+uint64_t planner_bytes(const struct problem *problem) {
+        const struct signature *s = problem->signature;
+        uint64_t n_places = 2ull * problem->n_ranks * s->n_entries;
+        uint32_t n_dims = s->n_entries ? problem->entries[0][0].n_dims : 0;
+        return s->n_entries * sizeof(struct step) +
+               n_places * (sizeof(struct operand) + n_dims * sizeof(uint64_t) + 2 * sizeof(struct range));
 }
 
 /* "bytes 0..63 of R1's buffer 2" */
@@ -69,12 +81,6 @@ static enum status refuse_overlap(
                           "entry, exactly");
 }
 
-static enum status refuse_kind(const struct problem *problem, struct error *err) {
-        error_init(err, STATUS_UNSUPPORTED);
-        return error_set(err, STATUS_UNSUPPORTED, FIELD_KIND, "no algorithm of this tuttid does this %s",
-                kind_name(problem->signature->kind));
-}
-
 /* Each weight is finite and not negative: its own half's check has seen to that. */
 static enum status check_weights(const struct problem *problem, struct error *err) {
         if (!problem->signature->options.has_weight)
@@ -99,29 +105,29 @@ static enum status refuse_memory(struct error *err) {
                 err, STATUS_NO_MEMORY, FIELD_UNSPECIFIED, "tuttid has no memory to plan this collective");
 }
 
-static const struct algorithm *choose(const struct problem *problem) {
-        for (size_t i = 0; i < ARRAY_SIZE(algorithms); i++)
-                if (algorithms[i]->eligible(problem))
-                        return algorithms[i];
-        return NULL;
-}
-
 enum status planner_plan(
-        struct planner *p, const struct problem *problem, struct plan *plan, struct error *err) {
+        struct planner *p, const struct problem *given, struct plan *plan, struct error *err) {
         struct overlap overlap;
+        struct choice choice;
+        struct problem problem = *given;
 
         plan_reset(plan);
-        const struct algorithm *algorithm = choose(problem);
-        if (!algorithm)
-                return refuse_kind(problem, err);
-        enum status status = check_weights(problem, err);
+        if (!problem.topology)
+                problem.topology = &p->host;
+        enum status status = planner_choose(&p->rules, &problem, &choice, err);
         if (status != STATUS_OK)
                 return status;
-        if (ranges_gather(&p->ranges, problem) < 0 || ranges_find_overlap(&p->ranges, problem, &overlap) < 0)
+        status = check_weights(&problem, err);
+        if (status != STATUS_OK)
+                return status;
+        if (ranges_gather(&p->ranges, &problem) < 0 ||
+                ranges_find_overlap(&p->ranges, &problem, &overlap) < 0)
                 return refuse_memory(err);
         if (overlap.sharing != SHARING_NOTHING)
-                return refuse_overlap(problem, &overlap, err);
-        if (algorithm->build(problem, plan) < 0 || plan_begin_sums(plan) < 0)
+                return refuse_overlap(&problem, &overlap, err);
+        problem.signature = &choice.signature;
+        choice_note(&choice, plan);
+        if (choice.algorithm->build(&problem, plan) < 0 || plan_begin_sums(plan) < 0)
                 return refuse_memory(err);
         plan_freeze(plan, p->chunk_bytes);
         return STATUS_OK;

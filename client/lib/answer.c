@@ -278,6 +278,23 @@ static void copy_buffer(struct answer *a, const struct row_buffer *r, struct tut
         };
 }
 
+static void copy_histogram(struct answer *a, const struct row_histogram *r, struct tutti_row_histogram *ret) {
+        uint64_t *counts = r->n_counts ? take(a, r->n_counts * sizeof(*counts)) : NULL;
+        if (counts)
+                memcpy(counts, r->counts, r->n_counts * sizeof(*counts));
+        *ret = (struct tutti_row_histogram){ .job = copy_string(a, r->job),
+                .group = copy_string(a, r->group),
+                .uid = r->uid,
+                .rank = r->rank,
+                .measure = (enum tutti_measure)r->measure,
+                .kind = (enum tutti_kind)r->kind,
+                .n = r->n,
+                .sum_ns = r->sum_ns,
+                .bounds_from_ns = r->bounds_from_ns,
+                .n_counts = counts ? r->n_counts : 0,
+                .counts = counts };
+}
+
 static void copy_row(struct answer *a, const struct row *r, struct tutti_row *ret) {
         ret->type = (enum tutti_row_type)r->type;
         switch (r->type) {
@@ -299,6 +316,7 @@ static void copy_row(struct answer *a, const struct row *r, struct tutti_row *re
                 return;
         case ROW_RESULT: copy_result(a, &r->result, &ret->result); return;
         case ROW_BUFFER: copy_buffer(a, &r->buffer, &ret->buffer); return;
+        case ROW_HISTOGRAM: copy_histogram(a, &r->histogram, &ret->histogram); return;
         }
 }
 

@@ -160,6 +160,7 @@ static enum tutti_status finish(
         buffer_take_region(b, r);
         if (device_is_direct(r->device))
                 order_open(a->t, &r->device->place);
+        regions_reap(a->t); /* of a path that was refused */
         *ret = b;
         return TUTTI_OK;
 }
@@ -177,10 +178,11 @@ static enum status check_pointer(struct arrival *a, void *pointer) {
 
 static enum status take_args(
         const struct tutti_cuda_args *given, struct tutti_cuda_args *ret, struct error *err) {
-        *ret = TUTTI_CUDA_ARGS(.access = TUTTI_INOUT);
+        tutti_cuda_args_init(ret);
         if (given && !arguments_copy(&ARGUMENTS(ret), given, given->struct_size))
                 return refuse(err, STATUS_INVALID, FIELD_OPTIONS,
-                        "the arguments have struct_size %zu; begin them with TUTTI_CUDA_ARGS",
+                        "the arguments have struct_size %zu; begin them with TUTTI_CUDA_ARGS or "
+                        "tutti_cuda_args_init",
                         given->struct_size);
         if (!tutti_cuda_path_name(ret->path) || ret->path == TUTTI_CUDA_VMM_MADE)
                 return refuse(err, STATUS_INVALID, FIELD_OPTIONS,
@@ -280,6 +282,10 @@ enum tutti_status tutti_cuda_buffer_alloc(struct tutti *t, size_t n_bytes, struc
 }
 
 /* --- looking --- */
+
+void tutti_cuda_args_init(struct tutti_cuda_args *args) {
+        *args = TUTTI_CUDA_ARGS(.access = TUTTI_INOUT);
+}
 
 const char *tutti_cuda_path_name(enum tutti_cuda_path path) {
         switch (path) {

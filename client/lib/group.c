@@ -115,7 +115,7 @@ static enum status take_policies(const struct tutti_join_args *args, struct msg_
 static enum status take_arguments(
         const struct tutti_join_args *given, struct tutti_group *g, struct msg_join *m, struct error *err) {
         struct tutti_join_args args;
-        if (!given || !arguments_copy(&ARGUMENTS(&args), given, given->struct_size))
+        if (!given || !arguments_copy(&ARGUMENTS_SINCE(&args, options), given, given->struct_size))
                 return refuse(err, STATUS_INVALID, FIELD_SIZE,
                         "the arguments of a join are needed; begin them with TUTTI_JOIN or "
                         "tutti_join_args_init");
@@ -129,6 +129,8 @@ static enum status take_arguments(
                 status = take_timeouts(&args, m, err);
         if (status == STATUS_OK)
                 status = take_policies(&args, m, err);
+        if (status == STATUS_OK)
+                status = options_take(args.options, &g->base, err);
         const char *secret = args.secret ? args.secret : secure_getenv("TUTTI_JOB_SECRET");
         m->secret = secret ? secret : "";
         m->job = g->job;

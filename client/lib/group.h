@@ -2,6 +2,7 @@
 #pragma once
 
 #include "lib/connection.h"
+#include "lib/options.h"
 
 struct tutti_group {
         struct list node;
@@ -9,6 +10,7 @@ struct tutti_group {
         uint64_t membership;
         uint32_t rank, world_size;
         char job[MAX_NAME_BYTES], name[MAX_NAME_BYTES];
+        struct half_options base;  /* of every collective; what a call says counts more */
         pthread_mutex_t numbering; /* a number belongs to its epoch; nothing is locked below it */
         _Atomic uint64_t epoch;    /* set under `numbering` */
         uint64_t next_sequence;    /* the numbers of collectives without a name */

@@ -338,41 +338,6 @@ void half_entry(const struct half *h, uint32_t i, struct entry *ret) {
 
 /* --- the whole --- */
 
-static void take_timeout(double seconds, struct half_options *ret) {
-        ret->has_timeout = seconds != 0;
-        if (seconds > 0 && seconds < 1e9) /* beyond thirty years there is no deadline */
-                ret->timeout_ns = seconds < 1e-9 ? 1 : ns_of_seconds(seconds);
-}
-
-/* What this version does not know goes out as the first number beyond the list, for tuttid to refuse. */
-static enum rounding rounding_on_wire(enum tutti_rounding rounding) {
-        return (unsigned int)rounding <= ROUNDING_NEAREST ? (enum rounding)rounding : ROUNDING_NEAREST + 1;
-}
-
-static enum status take_options(const struct half *h, struct half_options *ret, struct error *err) {
-        struct tutti_options options;
-        *ret = (struct half_options){ 0 };
-        if (!h->options)
-                return STATUS_OK;
-        if (!arguments_copy(&ARGUMENTS_SINCE(&options, check_inputs), h->options, h->options->struct_size))
-                return refuse(err, STATUS_INVALID, FIELD_OPTIONS,
-                        "the options have struct_size %zu; begin them with TUTTI_OPTIONS or "
-                        "tutti_options_init",
-                        h->options->struct_size);
-        if (options.timeout != options.timeout)
-                return refuse(err, STATUS_INVALID, FIELD_TIMEOUT, "the timeout is not a number");
-        take_timeout(options.timeout, ret);
-        ret->options = (struct options){ .rounding = rounding_on_wire(options.rounding),
-                .has_weight = options.has_weight,
-                .weight = options.has_weight ? options.weight : 0,
-                .check_numerics = options.check_numerics,
-                .check_overflow = options.check_overflow,
-                .check_inputs = options.check_inputs };
-        ret->has_stream = options.has_stream;
-        ret->stream = options.stream;
-        return STATUS_OK;
-}
-
 static enum status check_length(const struct half *h, struct error *err) {
         if (h->n_entries > TUTTI_MAX_ENTRIES) {
                 refuse(err, STATUS_LIMIT, FIELD_BATCH_LENGTH,
@@ -472,7 +437,9 @@ static enum status sum_up(struct draft *d) {
 enum status half_check(
         struct half *h, struct half_options *ret_options, struct entry *ret_only, struct error *err) {
         struct draft d = { .half = h, .entry = ret_only, .err = err };
-        enum status status = take_options(h, ret_options, err);
+        enum status status = options_take(h->options, ret_options, err);
+        if (status == STATUS_OK)
+                options_merge(&h->g->base, ret_options);
         if (status == STATUS_OK)
                 status = check_length(h, err);
         if (status == STATUS_OK)

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "lib/group.h"
+#include "lib/options.h"
 #include "lib/work.h"
 #include "model/signature.h"
 
@@ -21,15 +22,6 @@ struct half {
         const struct tutti_options *options;
         struct tutti_work *work;        /* knows where values in plain memory lie, and inputs' checksums */
         bool is_checked, has_checksums; /* half_check has looked at it, and either is known */
-};
-
-/* The caller's options, in wire form. */
-struct half_options {
-        bool has_timeout;
-        uint64_t timeout_ns; /* 0: none */
-        bool has_stream;
-        void *stream;
-        struct options options;
 };
 
 /* Looks at everything, before anything is sent. Gives the work the buffers it uses, copies what lies in plain

@@ -3,6 +3,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include "algorithms/topology.h"
 #include "model/signature.h"
 #include "plan.h"
 
@@ -15,7 +16,10 @@ struct problem {
         const double *weights;              /* [n_ranks], where signature->options.has_weight */
         uint32_t divisor;                   /* of MEAN without weights */
         uint32_t n_devices;                 /* host devices */
-        uint32_t device;                    /* which of them runs it: where its result object lives, else 0 */
+        uint32_t device; /* the one that reduces, unless the options name one: where its result object lives,
+                            else CPU:0, or the GPU of its values */
+        const uint32_t *homes;           /* [n_ranks]: devices whose memory the values are in; NULL: the host */
+        const struct topology *topology; /* NULL: that of the host */
         uint64_t slot_offset_bytes;         /* of the slot in that object, where outputs name one */
 };
 
@@ -28,13 +32,18 @@ static inline double problem_total_weight(const struct problem *problem) {
 }
 
 struct algorithm {
-        const char *name;
-        /* Whether it can do this problem at all. */
-        bool (*eligible)(const struct problem *problem);
-        /* Appends steps to the reset plan and sets algorithm, order, device. 0 or -ENOMEM. */
+        enum algorithm_name name;
+        enum plan_order order;
+        /* Why it cannot do this problem, as the end of a sentence; NULL: it can. */
+        const char *(*unfit)(const struct problem *problem);
+        /* Appends steps to the reset plan and sets its device. 0 or -ENOMEM. */
         int (*build)(const struct problem *problem, struct plan *plan);
 };
 
 /* Every input in place, one fused pass in rank order on one device, the result written once to each
  * destination. */
 extern const struct algorithm algorithm_one_device;
+/* Two levels: each island of devices that reach each other sums its own, the islands' sums become one. */
+extern const struct algorithm algorithm_hierarchical_copy;
+/* The backend's own all-reduce. */
+extern const struct algorithm algorithm_library;

@@ -114,6 +114,10 @@ struct backend_ops {
          * *found. OK, or BAD_FD with *ret_culprit where a client's memory failed under it. */
         enum status (*run_chunk)(struct backend *b, const struct plan *plan, uint64_t chunk,
                 struct findings *found, const struct memory **ret_culprit);
+        /* Memory for what lies between the steps of a plan (plan->scratch), its bytes of any value; nobody
+         * else ever sees it. NULL when memory is short. Where plans are run by run_chunk; on any thread. */
+        struct memory *(*make_scratch)(struct backend *b, uint32_t device, uint64_t n_bytes);
+        void (*free_scratch)(struct backend *b, struct memory *memory);
         /* Of a backend whose devices run by themselves, instead of run_chunk; NULL otherwise. Both on the
          * thread that owns the backend. launch begins a run and returns at once: 0, or a negative errno (the
          * run is over, with its status set). poll moves on what is under way; a run that has ended has

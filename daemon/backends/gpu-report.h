@@ -34,7 +34,8 @@ struct gpu_options {
         bool takes_ipc;         /* legacy handles */
         uint64_t test_limit_ns; /* for each device and path of the self-test */
         const char *cuda_path;  /* of the driver; NULL: libcuda.so.1 as the linker finds it */
-        const char *nccl_path;  /* NULL: libnccl.so.2 */
+        const char *nccl_path;  /* NULL: libnccl.so.2; "": none */
+        uint64_t library_limit_ns; /* for a collective of NCCL, once it runs; 0: 60 s */
 };
 
 /* What such a backend is to the program around it (daemon/gpu/), which owns it and calls it on one thread:

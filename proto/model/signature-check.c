@@ -60,22 +60,44 @@ static enum status check_root(const struct half_view *v) {
                 v->world_size, v->world_size - 1);
 }
 
-/* What was asked for that this version does not do; NULL: nothing. `reproducible` and RING name what the host
- * does anyway: the pass in rank order. */
+/* What was asked for that this version does not do; NULL: nothing. */
 static const char *option_not_done(const struct options *o) {
         if ((unsigned int)o->rounding > ROUNDING_NEAREST)
                 return "a rounding other than trunc, floor and nearest";
-        if (o->has_algorithm)
-                return "a named algorithm";
-        if (o->has_packing)
-                return "packing (bytes_per_pack, num_packs)";
-        switch (o->implementation) {
-        case IMPLEMENTATION_UNSPECIFIED:
-        case IMPLEMENTATION_AUTO:
-        case IMPLEMENTATION_RING: return NULL;
-        case IMPLEMENTATION_NCCL: return "the implementation NCCL";
-        }
-        return "an implementation other than AUTO and RING";
+        if ((unsigned int)o->implementation > IMPLEMENTATION_NCCL)
+                return "an implementation other than AUTO, RING and NCCL";
+        if ((unsigned int)o->algorithm >= N_ALGORITHM)
+                return "an algorithm other than one_device, hierarchical_copy and library";
+        return NULL;
+}
+
+static bool keeps_rank_order(const struct options *o) {
+        return o->algorithm == ALGORITHM_UNSPECIFIED || o->algorithm == ALGORITHM_ONE_DEVICE;
+}
+
+/* What contradicts itself. */
+static enum status check_ways(const struct half_view *v) {
+        const struct options *o = &v->signature->options;
+        if (o->reproducible && !keeps_rank_order(o))
+                return error_set(v->err, STATUS_INVALID, FIELD_OPTIONS,
+                        "reproducible is the order of the ranks, which %s does not keep; leave one of them "
+                        "out",
+                        algorithm_word(o->algorithm));
+        if (o->has_place && o->place == DEVICE_UNKNOWN)
+                return error_set(v->err, STATUS_INVALID, FIELD_OPTIONS,
+                        "the device that reduces is none; name it like CPU:0");
+        if (o->has_place && !keeps_rank_order(o))
+                return error_set(v->err, STATUS_INVALID, FIELD_OPTIONS,
+                        "%s is done by all devices; name one that reduces with one_device alone",
+                        algorithm_word(o->algorithm));
+        if (!o->packing.small_bytes != !o->packing.small_group)
+                return error_set(v->err, STATUS_INVALID, FIELD_OPTIONS,
+                        "agg_small_grads_max_bytes and agg_small_grads_max_group go together; give both or "
+                        "none");
+        if (o->packing.num_packs > MAX_ENTRIES)
+                return error_set(v->err, STATUS_INVALID, FIELD_OPTIONS,
+                        "num_packs is %" PRIu32 "; at most %u", o->packing.num_packs, MAX_ENTRIES);
+        return STATUS_OK;
 }
 
 /* A weight of 0 leaves a contribution out. */
@@ -104,7 +126,8 @@ static enum status check_options(const struct half_view *v) {
         if (o->rounding != ROUNDING_UNSPECIFIED && v->signature->op != OP_MEAN)
                 return error_set(v->err, STATUS_INVALID, FIELD_OPTIONS,
                         "a rounding is for MEAN of integers; leave it out");
-        return check_weight(v);
+        enum status status = check_ways(v);
+        return status == STATUS_OK ? check_weight(v) : status;
 }
 
 static enum status check_length(const struct half_view *v) {

@@ -106,6 +106,11 @@ static enum implementation effective_implementation(const struct options *o) {
         return o->implementation == IMPLEMENTATION_UNSPECIFIED ? IMPLEMENTATION_AUTO : o->implementation;
 }
 
+static bool packings_are_equal(const struct packing *a, const struct packing *b) {
+        return a->num_packs == b->num_packs && a->small_bytes == b->small_bytes &&
+               a->small_group == b->small_group && a->bytes_per_pack == b->bytes_per_pack;
+}
+
 /* Everything that changes arithmetic. A weight is each replica's own: only its presence is compared; priority
  * changes no number. */
 static bool options_are_equal(const struct options *a, const struct options *b) {
@@ -113,7 +118,8 @@ static bool options_are_equal(const struct options *a, const struct options *b) 
                a->check_numerics == b->check_numerics && a->check_overflow == b->check_overflow &&
                a->check_inputs == b->check_inputs && a->reproducible == b->reproducible &&
                effective_implementation(a) == effective_implementation(b) &&
-               a->has_algorithm == b->has_algorithm && a->has_packing == b->has_packing;
+               a->algorithm == b->algorithm && a->has_place == b->has_place && a->place == b->place &&
+               packings_are_equal(&a->packing, &b->packing);
 }
 
 enum field signature_compare_heads(const struct signature *a, const struct signature *b) {
@@ -237,6 +243,29 @@ static void add_word(struct text *t, size_t start, const char *word) {
         text_add(t, "%s%s", t->used == start ? "" : " ", word);
 }
 
+static void print_number(const char *word, uint64_t number, size_t start, struct text *t) {
+        if (number == 0)
+                return;
+        add_word(t, start, word);
+        text_add(t, "=%" PRIu64, number);
+}
+
+/* Which way, over which device, in which packs. */
+static void print_ways(const struct options *o, size_t start, struct text *t) {
+        if (o->algorithm != ALGORITHM_UNSPECIFIED) {
+                add_word(t, start, "algorithm=");
+                text_add(t, "%s", algorithm_word(o->algorithm));
+        }
+        if (o->has_place) {
+                add_word(t, start, "device=");
+                device_print(o->place, t);
+        }
+        print_number("num_packs", o->packing.num_packs, start, t);
+        print_number("agg_small_grads_max_bytes", o->packing.small_bytes, start, t);
+        print_number("agg_small_grads_max_group", o->packing.small_group, start, t);
+        print_number("bytes_per_pack", o->packing.bytes_per_pack, start, t);
+}
+
 /* What is not default, in words. */
 static void print_options(const struct options *o, struct text *t) {
         const struct {
@@ -248,8 +277,6 @@ static void print_options(const struct options *o, struct text *t) {
                 { o->check_overflow, "check_overflow" },
                 { o->check_inputs, "check_inputs" },
                 { o->reproducible, "reproducible" },
-                { o->has_algorithm, "algorithm" },
-                { o->has_packing, "packing" },
         };
         size_t start = t->used;
         if (o->rounding != ROUNDING_UNSPECIFIED)
@@ -258,6 +285,7 @@ static void print_options(const struct options *o, struct text *t) {
                 add_word(t, start, "implementation=");
                 text_add(t, "%s", implementation_name(o->implementation));
         }
+        print_ways(o, start, t);
         for (size_t i = 0; i < ARRAY_SIZE(flags); i++)
                 if (flags[i].is_set)
                         add_word(t, start, flags[i].word);

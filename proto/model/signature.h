@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include "base/sip.h"
+#include "model/algorithm.h"
 #include "model/device.h"
 #include "model/dtype.h"
 #include "model/error.h"
@@ -36,6 +37,15 @@ enum implementation {
         IMPLEMENTATION_AUTO,
         IMPLEMENTATION_RING,
         IMPLEMENTATION_NCCL
+};
+
+/* How the values of a batch are gathered into packs, by the first of these that is given: num_packs; both
+ * small_*; bytes_per_pack. None: each value by itself. */
+struct packing {
+        uint32_t num_packs;      /* all values of a type end to end, cut into so many pieces */
+        uint64_t small_bytes;    /* agg_small_grads_max_bytes: neighbours of at most so many bytes ... */
+        uint32_t small_group;    /* agg_small_grads_max_group: ... and at most so many, are one pack */
+        uint64_t bytes_per_pack; /* whole values, from the last one on, until a pack is larger than this */
 };
 
 /* Bytes of a buffer of this replica, or, for an output, of a result object of its group. */
@@ -78,10 +88,12 @@ struct options {
         bool has_weight;        /* SUM and MEAN of floats */
         double weight;          /* this replica's; 0: its values are not looked at */
         bool check_numerics, check_overflow, check_inputs, reproducible;
-        enum implementation implementation;
-        bool has_algorithm,
-                has_packing; /* named algorithm; bytes_per_pack or num_packs: UNSUPPORTED for now */
-        int32_t priority;
+        enum implementation implementation; /* a hint: what cannot be done is done otherwise, and shown */
+        enum algorithm_name algorithm;      /* a demand: what cannot be done is refused */
+        bool has_place;                     /* one_device: the device that reduces */
+        uint32_t place;                     /* device_parse's number */
+        struct packing packing;
+        int32_t priority; /* told to whoever schedules; changes no number and is not compared */
 };
 
 /* All that is compared but the entries. */

@@ -125,6 +125,7 @@ struct row_box {
                 Tutti__V1__QuotaRow quota;
                 Tutti__V1__ResultRow result;
                 Tutti__V1__BufferRow buffer;
+                Tutti__V1__HistogramRow histogram;
         };
         Tutti__V1__Key key;
         uint8_t have[MAX_WORLD / 8], missing[MAX_WORLD / 8];
@@ -139,5 +140,5 @@ int row_in(const Tutti__V1__Row *m, struct arena *arena, struct row *ret) MUST_U
 
 /* Rows of one packet: bounds what encoding takes from the scratch arena. */
 #define MAX_PART_ROWS 1024
-/* Entries of one packet: bounds what decoding takes from the arena of the other side. */
-#define MAX_PART_ENTRIES 4096
+/* Entries of one packet: bounds what decoding takes from the arena of the other side, and of its time. */
+#define MAX_PART_ENTRIES 512

@@ -160,12 +160,18 @@ static void options_in(const Tutti__V1__Options *m, struct options *ret) {
         ret->reproducible = m->reproducible;
         ret->implementation =
                 known_or((int)m->implementation, IMPLEMENTATION_NCCL + 1, IMPLEMENTATION_NCCL + 1);
-        ret->has_algorithm = m->algorithm[0] != '\0';
-        ret->has_packing = m->bytes_per_pack || m->num_packs;
+        ret->algorithm = algorithm_parse(m->algorithm);
+        ret->has_place = m->device[0] != '\0';
+        ret->place = ret->has_place ? device_parse(m->device) : 0;
+        ret->packing = (struct packing){ .num_packs = m->num_packs,
+                .small_bytes = m->agg_small_grads_max_bytes,
+                .small_group = m->agg_small_grads_max_group,
+                .bytes_per_pack = m->bytes_per_pack };
         ret->priority = m->priority;
 }
 
-static void options_out(const struct options *o, Tutti__V1__Options *m) {
+static void options_out(
+        const struct options *o, Tutti__V1__Options *m, char device[DEVICE_NAME_BYTES]) {
         tutti__v1__options__init(m);
         m->rounding = (Tutti__V1__Rounding)o->rounding;
         m->has_weight = o->has_weight;
@@ -175,15 +181,20 @@ static void options_out(const struct options *o, Tutti__V1__Options *m) {
         m->check_inputs = o->check_inputs;
         m->reproducible = o->reproducible;
         m->implementation = (Tutti__V1__Implementation)o->implementation;
-        /* Of what is not done yet, only that it was asked for is known here. */
-        m->algorithm = string_out(o->has_algorithm ? "?" : "");
-        m->num_packs = o->has_packing;
+        m->algorithm = string_out(algorithm_word(o->algorithm));
+        m->device = string_out(o->has_place ? device_name(o->place, device) : "");
+        m->num_packs = o->packing.num_packs;
+        m->agg_small_grads_max_bytes = o->packing.small_bytes;
+        m->agg_small_grads_max_group = o->packing.small_group;
+        m->bytes_per_pack = o->packing.bytes_per_pack;
         m->priority = o->priority;
 }
 
 static int submit_in(const Tutti__V1__Submit *m, struct arena *arena, struct msg_submit *ret) {
+        if (m->n_entries > MAX_PART_ENTRIES)
+                return -E2BIG;
         struct entry *entries = arena_calloc(arena, m->n_entries, sizeof(*entries));
-        if (!entries || m->n_entries > MAX_ENTRIES)
+        if (!entries)
                 return -E2BIG;
         for (size_t i = 0; i < m->n_entries; i++)
                 entry_in(m->entries[i], &entries[i]);
@@ -210,6 +221,7 @@ static int submit_in(const Tutti__V1__Submit *m, struct arena *arena, struct msg
 struct submit_box {
         Tutti__V1__Submit message;
         Tutti__V1__Options options;
+        char device[DEVICE_NAME_BYTES];
         Tutti__V1__Key key;
         Tutti__V1__Signal signal;
         Tutti__V1__Entry **list;
@@ -233,7 +245,7 @@ static bool submit_out(const struct msg_submit *s, struct arena *scratch, struct
         tutti__v1__submit__init(m);
         if (!entries_out(s, scratch, box))
                 return false;
-        options_out(&s->signature.options, &box->options);
+        options_out(&s->signature.options, &box->options, box->device);
         m->membership = s->membership;
         m->epoch = s->epoch;
         m->kind = (Tutti__V1__Kind)s->signature.kind;
@@ -402,7 +414,7 @@ static void release_result_out(const struct msg_release_result *r, Tutti__V1__Re
 }
 
 static struct msg_query query_in(const Tutti__V1__Query *m) {
-        return (struct msg_query){ .what = known_or((int)m->what, WHAT_QUOTA + 1, WHAT_QUOTA + 1),
+        return (struct msg_query){ .what = known_or((int)m->what, WHAT_HISTOGRAMS + 1, WHAT_HISTOGRAMS + 1),
                 .job = string_in(m->job),
                 .group = string_in(m->group),
                 .has_user = m->has_user,

@@ -48,7 +48,8 @@ enum on_death { ON_DEATH_UNSPECIFIED, ON_DEATH_FAIL, ON_DEATH_SHRINK };
 enum on_leave { ON_LEAVE_UNSPECIFIED, ON_LEAVE_CONTRIBUTORS, ON_LEAVE_ZERO_FILL };
 enum buffer_kind { BUFFER_KIND_UNSPECIFIED, BUFFER_KIND_MEMFD, BUFFER_KIND_CUDA_VMM, BUFFER_KIND_CUDA_IPC };
 enum stream_order { ORDER_UNSPECIFIED, ORDER_HOST, ORDER_TIMELINE };
-enum what { WHAT_UNSPECIFIED, WHAT_STATUS, WHAT_GROUPS, WHAT_STATS, WHAT_DUMP, WHAT_QUOTA };
+enum what { WHAT_UNSPECIFIED, WHAT_STATUS, WHAT_GROUPS, WHAT_STATS, WHAT_DUMP, WHAT_QUOTA, WHAT_HISTOGRAMS };
+enum measure { MEASURE_UNSPECIFIED, MEASURE_WAIT, MEASURE_RUN, MEASURE_LATENESS };
 
 enum request_type {
         REQUEST_NONE,
@@ -255,6 +256,7 @@ enum row_type {
         ROW_QUOTA,
         ROW_RESULT,
         ROW_BUFFER,
+        ROW_HISTOGRAM,
 };
 
 struct row_daemon {
@@ -365,6 +367,18 @@ struct row_buffer {
         const char *device, *path, *why;
 };
 
+#define MAX_HISTOGRAM_COUNTS 64
+
+struct row_histogram {
+        const char *job, *group;
+        uint32_t uid, rank;
+        enum measure measure;
+        enum kind kind;
+        uint64_t n, sum_ns, bounds_from_ns;
+        uint32_t n_counts; /* at most MAX_HISTOGRAM_COUNTS */
+        const uint64_t *counts;
+};
+
 struct row {
         enum row_type type;
         union {
@@ -379,6 +393,7 @@ struct row {
                 struct row_quota quota;
                 struct row_result result;
                 struct row_buffer buffer;
+                struct row_histogram histogram;
         };
 };
 

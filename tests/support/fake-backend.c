@@ -107,7 +107,7 @@ static enum status fake_run_chunk(struct backend *b, const struct plan *plan, ui
                 findings_add(found, &(struct findings){ .numerics = { .n = 1, .rank = 1, .index = chunk } });
         pthread_mutex_lock(&f->lock);
         if (f->n_order < MAX_ORDER)
-                f->order[f->n_order++] = plan->steps[0].count;
+                f->order[f->n_order++] = plan->has_joins ? chunk : plan->steps[0].count;
         f->counts.n_chunks++;
         if (++f->n_at_once > f->counts.n_at_once_most)
                 f->counts.n_at_once_most = f->n_at_once;
@@ -129,6 +129,28 @@ static enum status fake_run_chunk(struct backend *b, const struct plan *plan, ui
         return fails ? STATUS_BAD_FD : STATUS_OK;
 }
 
+/* Fails like an import. */
+static struct memory *fake_make_scratch(struct backend *b, uint32_t device, uint64_t n_bytes) {
+        struct fake_backend *f = fake_of(b);
+        pthread_mutex_lock(&f->lock);
+        bool fails = f->fail_import > 0 && --f->fail_import == 0;
+        struct memory *m = fails ? NULL : calloc(1, sizeof(*m));
+        f->counts.n_alive += m != NULL;
+        f->counts.n_scratch += m != NULL;
+        pthread_mutex_unlock(&f->lock);
+        if (m)
+                *m = (struct memory){ .n_bytes = n_bytes, .device = device };
+        return m;
+}
+
+static void fake_free_scratch(struct backend *b, struct memory *memory) {
+        struct fake_backend *f = fake_of(b);
+        pthread_mutex_lock(&f->lock);
+        f->counts.n_alive--;
+        pthread_mutex_unlock(&f->lock);
+        free(memory);
+}
+
 static const struct backend_ops fake_ops = {
         .name = "fake",
         .free = fake_free,
@@ -138,6 +160,8 @@ static const struct backend_ops fake_ops = {
         .release = fake_release,
         .make = fake_make,
         .unmake = fake_unmake,
+        .make_scratch = fake_make_scratch,
+        .free_scratch = fake_free_scratch,
         .run_chunk = fake_run_chunk,
         .fallback = fake_fallback,
 };

@@ -144,8 +144,13 @@ static void check_options(const struct options *a, const struct options *b) {
         SAME(a, b, check_inputs);
         SAME(a, b, reproducible);
         SAME(a, b, implementation);
-        SAME(a, b, has_algorithm);
-        SAME(a, b, has_packing);
+        SAME(a, b, algorithm);
+        SAME(a, b, has_place);
+        SAME(a, b, place);
+        SAME(a, b, packing.num_packs);
+        SAME(a, b, packing.small_bytes);
+        SAME(a, b, packing.small_group);
+        SAME(a, b, packing.bytes_per_pack);
         SAME(a, b, priority);
 }
 

@@ -224,6 +224,9 @@ START_TEST(O4_a_user_may_have_limits_of_its_own) {
         ck_assert_uint_eq(limits.groups, 9);
         ck_assert_uint_eq(limits.pending, 5);
         ck_assert_uint_eq(limits.connections, c.quota.connections);
+        ck_assert_uint_eq(limits.result_bytes, c.quota.result_bytes);
+        ck_assert_uint_eq(limits.reply_bytes, c.quota.reply_bytes);
+        ck_assert_uint_eq(limits.memory_bytes, c.quota.memory_bytes);
         ck_assert_uint_eq(config_limits_of(&c, &c.overrides[1]).groups, 1);
         ck_assert_uint_eq(c.quota.groups, 7);
         read_refused("[quota.7]\ngroups = 9\n[quota.8]\ngroups = 9\n[quota.7]\ngroups = 8\n",
@@ -460,7 +463,7 @@ static void check_document(
                 check_contains(name, text, help, d.help, "");
                 check_contains(name, text, allowed, d.allowed, "");
         }
-        ck_assert_uint_eq(n, 24);
+        ck_assert_uint_eq(n, 28);
 }
 
 START_TEST(the_sample_has_every_key) {

@@ -48,7 +48,7 @@ static struct task *make_task(uint64_t name, uint64_t n_chunks, uint32_t uid, ui
         };
         ck_assert_ptr_nonnull(plan_add_step(&t->plan, &step));
         plan_freeze(&t->plan, 64);
-        t->plan.n_chunks = n_chunks;
+        t->plan.n_chunks = t->plan.parts[0].n_chunks = n_chunks;
         t->plan.moved_bytes = n_chunks << 20;
         t->uid = uid;
         t->group = group;
@@ -286,7 +286,7 @@ START_TEST(each_device_has_its_own_workers) {
         ck_assert_uint_eq(engine_device_stats(f.engine, 1).n_workers, 1);
         ck_assert_uint_eq(engine_device_stats(f.engine, 2).n_workers, 1);
         struct task *t = make_task(1, 4, 1, 1);
-        t->plan.device = 2;
+        t->plan.parts[0].device = 2;
         engine_start(f.engine, t);
         take_task(&f);
         ck_assert_uint_eq(engine_device_stats(f.engine, 2).n_tasks, 1);
@@ -375,6 +375,128 @@ START_TEST(stopping_finishes_what_was_given) {
 }
 END_TEST
 
+/* Three phases over two devices, `n` chunks on each device in each phase, and scratch on both. */
+static struct task *make_phases(uint64_t n) {
+        struct task *t = engine_task_new();
+        struct operand area;
+        ck_assert_ptr_nonnull(t);
+        for (uint32_t phase = 0; phase < 3; phase++) {
+                if (phase)
+                        ck_assert_int_eq(plan_join(&t->plan), 0);
+                for (uint32_t device = 0; device < 2; device++) {
+                        const struct step step = { .kind = STEP_COPY,
+                                .device = device,
+                                .dtype = DTYPE_U8,
+                                .n_inputs = 1,
+                                .n_outputs = 1,
+                                .count = n * 64 };
+                        ck_assert_ptr_nonnull(plan_add_step(&t->plan, &step));
+                        ck_assert_int_eq(plan_take_scratch(&t->plan, device, 4096, &area), 0);
+                }
+        }
+        plan_freeze(&t->plan, 64);
+        ck_assert_uint_eq(t->plan.n_chunks, 6 * n);
+        t->plan.moved_bytes = n << 20;
+        t->uid = 1;
+        return t;
+}
+
+START_TEST(a_phase_begins_when_all_devices_are_through_with_the_one_before) {
+        enum { N = 8 };
+        struct fixture f;
+        set_up(&f, 2, 4);
+        for (int round = 0; round < 20; round++) {
+                struct task *t = make_phases(N);
+                engine_start(f.engine, t);
+                ck_assert_ptr_eq(take_task(&f), t);
+                ck_assert_int_eq(t->status, STATUS_OK);
+                engine_task_free(t);
+        }
+        struct task *t = make_phases(N);
+        uint64_t before = fake_counts(f.fake).n_chunks;
+        ck_assert_uint_eq(before, 20 * 6 * N);
+        fake_hold(f.fake, true);
+        engine_start(f.engine, t);
+        for (uint32_t i = 0; i < 2 * N - 1; i++)
+                fake_release_one(f.fake);
+        /* All chunks of the first phase have begun, and its last one is held: nothing else has. */
+        fake_wait_held(f.fake, 1);
+        usleep(20000);
+        ck_assert_uint_eq(fake_counts(f.fake).n_chunks, before + 2 * N);
+        fake_hold(f.fake, false);
+        take_task(&f);
+        ck_assert_uint_eq(fake_counts(f.fake).n_chunks, before + 6 * N);
+        engine_task_free(t);
+        tear_down(&f);
+}
+END_TEST
+
+START_TEST(a_failure_in_one_phase_is_the_end_of_all) {
+        struct fixture f;
+        set_up(&f, 2, 2);
+        struct task *t = make_phases(1);
+        const struct memory culprit = { .session = 7, .buffer = 8 };
+        fake_fail_chunk(f.fake, 3, &culprit);
+        engine_start(f.engine, t);
+        ck_assert_ptr_eq(take_task(&f), t);
+        ck_assert_int_eq(t->status, STATUS_BAD_FD);
+        ck_assert_uint_eq(t->culprit_buffer, 8);
+        ck_assert_uint_le(fake_counts(f.fake).n_chunks, 4); /* the third phase has not begun */
+        engine_task_free(t);
+        tear_down(&f);
+}
+END_TEST
+
+START_TEST(P18_scratch_is_brought_kept_where_it_is_small_and_given_back) {
+        struct fixture f;
+        struct operand area;
+        set_up(&f, 2, 2);
+        struct task *t = make_phases(1);
+        engine_start(f.engine, t);
+        take_task(&f);
+        engine_start(f.engine, t);
+        take_task(&f);
+        ck_assert_uint_eq(fake_counts(f.fake).n_scratch, 2); /* the same ones, twice */
+        ck_assert_uint_eq(fake_counts(f.fake).n_alive, 2);
+        t->plan.is_frozen = false;
+        ck_assert_int_eq(plan_take_scratch(&t->plan, 0, 1 << 20, &area), 0);
+        t->plan.is_frozen = true;
+        engine_start(f.engine, t);
+        take_task(&f);
+        ck_assert_uint_eq(fake_counts(f.fake).n_scratch, 3);
+        ck_assert_uint_eq(fake_counts(f.fake).n_alive, 1); /* the large one has gone */
+        fake_fail_import(f.fake, 1, STATUS_NO_MEMORY);
+        uint64_t n_chunks = fake_counts(f.fake).n_chunks;
+        engine_start(f.engine, t);
+        ck_assert_ptr_eq(take_task(&f), t);
+        ck_assert_int_eq(t->status, STATUS_NO_MEMORY);
+        ck_assert_uint_eq(fake_counts(f.fake).n_chunks, n_chunks);
+        engine_task_free(t);
+        ck_assert_uint_eq(fake_counts(f.fake).n_alive, 0);
+        tear_down(&f);
+}
+END_TEST
+
+START_TEST(stopping_finishes_the_phases_that_have_not_begun) {
+        struct fixture f;
+        set_up(&f, 2, 2);
+        struct task *t = make_phases(3);
+        fake_hold(f.fake, true);
+        engine_start(f.engine, t);
+        fake_wait_held(f.fake, 2);
+        fake_hold(f.fake, false);
+        engine_stop(f.engine);
+        ck_assert_ptr_eq(engine_take_done_task(f.engine), t);
+        ck_assert_uint_eq(fake_counts(f.fake).n_chunks, 18);
+        uv_run(&f.loop, UV_RUN_DEFAULT);
+        engine_free(f.engine);
+        ck_assert_int_eq(uv_loop_close(&f.loop), 0);
+        uv_library_shutdown();
+        engine_task_free(t);
+        fake_backend_free(f.fake);
+}
+END_TEST
+
 UNIT_MAIN("engine", 20, a_task_runs_every_chunk_once_and_comes_back,
         a_large_task_is_shared_by_the_workers_and_a_small_one_is_not,
         P21_one_user_never_holds_all_workers_while_another_is_there, P21_one_worker_yields_at_chunk_borders,
@@ -382,4 +504,8 @@ UNIT_MAIN("engine", 20, a_task_runs_every_chunk_once_and_comes_back,
         P21_who_computes_for_long_is_not_blocked, a_failing_chunk_ends_the_task_and_names_the_culprit,
         D11_what_the_chunks_found_comes_back_with_the_task, each_device_has_its_own_workers,
         chores_are_done_and_strangers_are_closed, stopping_finishes_what_was_given,
+        a_phase_begins_when_all_devices_are_through_with_the_one_before,
+        a_failure_in_one_phase_is_the_end_of_all,
+        P18_scratch_is_brought_kept_where_it_is_small_and_given_back,
+        stopping_finishes_the_phases_that_have_not_begun,
         workers_give_a_sign_of_life_and_one_that_hangs_does_not)

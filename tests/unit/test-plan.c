@@ -2,6 +2,7 @@
  */
 #include "unit.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/text.h"
@@ -29,6 +30,14 @@ static void fill(struct operand *o, uint32_t rank, uint64_t buffer, uint64_t off
 #define MAX_STEPS 40
 #define MAX_COUNT 700
 
+/* Where `at` of the index space lies in that of the chunks, which begin anew with each part. */
+static uint64_t in_chunks(const struct plan *p, uint64_t at) {
+        for (uint32_t i = 0; i < p->n_parts; i++)
+                if (at - p->parts[i].start_bytes < p->parts[i].n_bytes)
+                        return at - p->parts[i].start_bytes + p->parts[i].first_chunk * p->chunk_bytes;
+        ck_abort_msg("byte %llu is in no part", (unsigned long long)at);
+}
+
 /* Walks all chunks and counts how often each element of each step is handed out. */
 static void count_pieces(const struct plan *p, uint8_t seen[MAX_STEPS][MAX_COUNT]) {
         memset(seen, 0, MAX_STEPS * MAX_COUNT);
@@ -36,7 +45,7 @@ static void count_pieces(const struct plan *p, uint8_t seen[MAX_STEPS][MAX_COUNT
                 struct piece piece;
                 for (uint32_t cursor = 0; plan_next_piece(p, chunk, &cursor, &piece);) {
                         uint64_t size = dtype_bytes(piece.step->dtype);
-                        uint64_t at = piece.step->start_bytes + piece.first_element * size;
+                        uint64_t at = in_chunks(p, piece.step->start_bytes + piece.first_element * size);
                         ck_assert_uint_gt(piece.n_elements, 0);
                         ck_assert_uint_le(piece.first_element + piece.n_elements, piece.step->count);
                         ck_assert_uint_eq(at / p->chunk_bytes, chunk);
@@ -63,7 +72,7 @@ START_TEST(every_element_is_in_exactly_one_piece) {
 
         plan_init(&p);
         for (int round = 0; round < 2000; round++) {
-                uint64_t total = 0;
+                uint64_t total = 0, stretch = 0, n_chunks = 0, chunk_bytes = 64 * (1 + draw(20));
                 uint32_t n_steps = draw(MAX_STEPS + 1);
                 plan_reset(&p);
                 for (uint32_t i = 0; i < n_steps; i++) {
@@ -72,11 +81,18 @@ START_TEST(every_element_is_in_exactly_one_piece) {
                         bool is_join = draw(10) == 0;
                         add(&p, is_join ? STEP_JOIN : STEP_REDUCE, dtype, is_join ? 0 : count);
                         total += is_join ? 0 : count * dtype_bytes(dtype);
+                        if (is_join) {
+                                n_chunks += (stretch + chunk_bytes - 1) / chunk_bytes;
+                                stretch = 0;
+                        } else {
+                                stretch += count * dtype_bytes(dtype);
+                        }
                 }
-                plan_freeze(&p, 64 * (1 + draw(20)));
+                n_chunks += (stretch + chunk_bytes - 1) / chunk_bytes;
+                plan_freeze(&p, chunk_bytes);
                 ck_assert_uint_eq(p.total_bytes, total);
                 ck_assert_uint_eq(p.moved_bytes, 2 * total);
-                ck_assert_uint_eq(p.n_chunks, (total + p.chunk_bytes - 1) / p.chunk_bytes);
+                ck_assert_uint_eq(p.n_chunks, n_chunks);
                 count_pieces(&p, seen);
                 for (uint32_t i = 0; i < n_steps; i++)
                         ck_assert(is_once(seen[i], p.steps[i].count));
@@ -170,6 +186,82 @@ START_TEST(an_empty_plan_has_no_chunks) {
 }
 END_TEST
 
+/* Chunks lie in one phase and on one device, in this order, however the steps were mixed. */
+START_TEST(chunks_keep_to_one_phase_and_one_device) {
+        static const struct {
+                enum step_kind kind;
+                uint32_t device;
+                uint64_t count;
+        } steps[] = { { STEP_COPY, 1, 100 }, { STEP_COPY, 0, 65 }, { STEP_COPY, 1, 10 }, { STEP_JOIN, 0, 0 },
+                { STEP_JOIN, 0, 0 }, { STEP_COPY, 2, 1 }, { STEP_COPY, 0, 0 }, { STEP_COPY, 2, 64 } };
+        static const struct stage expected[] = { { 0, 0, 0, 2 }, { 1, 0, 2, 5 }, { 2, 2, 5, 7 } };
+        uint64_t seen[ARRAY_SIZE(steps)] = { 0 };
+        struct plan p;
+        plan_init(&p);
+        for (size_t i = 0; i < ARRAY_SIZE(steps); i++) {
+                const struct step step = { .kind = steps[i].kind,
+                        .device = steps[i].device,
+                        .dtype = DTYPE_U8,
+                        .count = steps[i].count };
+                ck_assert_ptr_nonnull(plan_add_step(&p, &step));
+        }
+        plan_freeze(&p, 64);
+        ck_assert_uint_eq(p.n_phases, 3);
+        ck_assert_uint_eq(p.n_chunks, 7);
+        struct stage stage;
+        uint32_t cursor = 0, n = 0;
+        for (; plan_next_stage(&p, &cursor, &stage); n++) {
+                ck_assert_uint_eq(stage.device, expected[n].device);
+                ck_assert_uint_eq(stage.phase, expected[n].phase);
+                ck_assert_uint_eq(stage.first_chunk, expected[n].first_chunk);
+                ck_assert_uint_eq(stage.end_chunk, expected[n].end_chunk);
+                for (uint64_t chunk = stage.first_chunk; chunk < stage.end_chunk; chunk++) {
+                        struct piece piece;
+                        for (uint32_t c = 0; plan_next_piece(&p, chunk, &c, &piece);) {
+                                ck_assert_uint_eq(piece.step->device, stage.device);
+                                seen[piece.step - p.steps] += piece.n_elements;
+                        }
+                }
+        }
+        ck_assert_uint_eq(n, ARRAY_SIZE(expected));
+        for (size_t i = 0; i < ARRAY_SIZE(steps); i++)
+                ck_assert_uint_eq(seen[i], steps[i].count);
+        plan_deinit(&p);
+}
+END_TEST
+
+START_TEST(scratch_is_one_area_a_device) {
+        struct operand a, b, c;
+        char buf[512];
+        struct text t;
+        struct plan p;
+        plan_init(&p);
+        p.algorithm = "test";
+        ck_assert_int_eq(plan_take_scratch(&p, 1, 100, &a), 0);
+        ck_assert_int_eq(plan_take_scratch(&p, 0, 8, &b), 0);
+        ck_assert_int_eq(plan_take_scratch(&p, 1, 1, &c), 0);
+        ck_assert_uint_eq(p.n_scratch, 2);
+        ck_assert_uint_eq(p.scratch[0].device, 1);
+        ck_assert_uint_eq(p.scratch[0].n_bytes, 192);
+        ck_assert_uint_eq(plan_scratch_bytes(&p), 256);
+        ck_assert_uint_eq(c.scratch, a.scratch);
+        ck_assert_uint_eq(c.offset_bytes, 128);
+        struct step *s = plan_add_step(&p, &(struct step){ .kind = STEP_COPY, .device = 1, .dtype = DTYPE_U8,
+                                                   .n_inputs = 1, .n_outputs = 1, .count = 1 });
+        ck_assert_ptr_nonnull(s);
+        plan_inputs(&p, s)[0] = c;
+        plan_outputs(&p, s)[0] = b;
+        text_init(&t, buf, sizeof(buf));
+        plan_print(&p, &t);
+        ck_assert_str_eq(buf, "test order=rank CPU:0: 1 step, scratch 256 bytes\n"
+                              "CPU:1: copy u8 x1  CPU:1 scratch+128 -> CPU:0 scratch+0\n");
+        for (uint32_t i = 2; i < MAX_SCRATCH; i++)
+                ck_assert_int_eq(plan_take_scratch(&p, i, 1, &a), 0);
+        ck_assert_int_eq(plan_take_scratch(&p, MAX_SCRATCH, 1, &a), -ENOMEM);
+        plan_deinit(&p);
+}
+END_TEST
+
 static struct step *add_wide(struct plan *p, struct step step) {
         struct step *added = plan_add_step(p, &step);
         ck_assert_ptr_nonnull(added);
@@ -178,7 +270,7 @@ static struct step *add_wide(struct plan *p, struct step step) {
 
 START_TEST(prints_what_it_will_do) {
         static const char expected[] =
-                "one_device order=rank CPU:0: 4 steps, 3 chunks of 4 KiB, moves 27.4 KiB, with joins\n"
+                "one_device order=rank CPU:0: 4 steps, 3 chunks of 4 KiB, moves 27.4 KiB, 2 phases\n"
                 "reduce SUM f32 x1000  R0 b1+0, R3 b1+64 -> R0 b2+0, R3 b2+4\n"
                 "join\n"
                 "reduce MEAN/3 bf16 x2000  R0 b1+8 -> R1 b7+2\n"
@@ -351,5 +443,6 @@ END_TEST
 UNIT_MAIN("plan", 30, every_element_is_in_exactly_one_piece,
         an_element_across_a_border_belongs_to_the_chunk_of_its_first_byte,
         a_chunk_may_hold_only_the_tail_of_an_element, counts_are_64_bit, an_empty_plan_has_no_chunks,
-        prints_what_it_will_do, the_first_steps_survive_growth, short_memory_leaves_a_plan_that_can_go_on,
+        chunks_keep_to_one_phase_and_one_device, scratch_is_one_area_a_device, prints_what_it_will_do,
+        the_first_steps_survive_growth, short_memory_leaves_a_plan_that_can_go_on,
         a_plan_that_is_used_again_allocates_nothing, E11_the_first_input_that_was_read_otherwise_is_found)

@@ -52,8 +52,13 @@ START_TEST(B1_B2_B5_B6_every_compared_field_is_found) {
         CHECK_CHANGE(signature.options.check_inputs, true, FIELD_OPTIONS, -1);
         CHECK_CHANGE(signature.options.reproducible, true, FIELD_OPTIONS, -1);
         CHECK_CHANGE(signature.options.implementation, IMPLEMENTATION_RING, FIELD_OPTIONS, -1);
-        CHECK_CHANGE(signature.options.has_algorithm, true, FIELD_OPTIONS, -1);
-        CHECK_CHANGE(signature.options.has_packing, true, FIELD_OPTIONS, -1);
+        CHECK_CHANGE(signature.options.algorithm, ALGORITHM_LIBRARY, FIELD_OPTIONS, -1);
+        CHECK_CHANGE(signature.options.has_place, true, FIELD_OPTIONS, -1);
+        CHECK_CHANGE(signature.options.place, 1, FIELD_OPTIONS, -1);
+        CHECK_CHANGE(signature.options.packing.num_packs, 2, FIELD_OPTIONS, -1);
+        CHECK_CHANGE(signature.options.packing.small_bytes, 2, FIELD_OPTIONS, -1);
+        CHECK_CHANGE(signature.options.packing.small_group, 2, FIELD_OPTIONS, -1);
+        CHECK_CHANGE(signature.options.packing.bytes_per_pack, 2, FIELD_OPTIONS, -1);
         CHECK_CHANGE(entries[0].dtype, DTYPE_BF16, FIELD_DTYPE, 0);
         CHECK_CHANGE(entries[1].output_dtype, DTYPE_F64, FIELD_OUTPUT_DTYPE, 1);
         CHECK_CHANGE(entries[2].layout, LAYOUT_SPARSE, FIELD_LAYOUT, 2);
@@ -169,8 +174,13 @@ START_TEST(B3_B4_fields_are_printed_as_values_never_as_byte_counts) {
                 .has_weight = true,
                 .reproducible = true };
         check_print(&h, FIELD_OPTIONS, -1, "rounding=floor implementation=RING weight reproducible");
-        h.signature.options = (struct options){ .has_packing = true };
-        check_print(&h, FIELD_OPTIONS, -1, "packing");
+        h.signature.options = (struct options){ .algorithm = ALGORITHM_ONE_DEVICE,
+                .has_place = true,
+                .place = 1,
+                .packing = { 1, 2, 3, 4 } };
+        check_print(&h, FIELD_OPTIONS, -1,
+                "algorithm=one_device device=CPU:1 num_packs=1 agg_small_grads_max_bytes=2 "
+                "agg_small_grads_max_group=3 bytes_per_pack=4");
         h.signature.n_entries = 1;
         check_print(&h, FIELD_BATCH_LENGTH, -1, "1 entry");
         h.entries[0].layout = LAYOUT_SPARSE;

@@ -95,9 +95,7 @@ START_TEST(options_that_are_not_done_are_refused) {
                 const char *word;
         } table[] = {
                 { { .rounding = 77 }, "a rounding other than trunc, floor and nearest" },
-                { { .has_algorithm = true }, "algorithm" },
-                { { .has_packing = true }, "packing" },
-                { { .implementation = IMPLEMENTATION_NCCL }, "NCCL" },
+                { { .algorithm = N_ALGORITHM }, "hierarchical_copy" },
                 { { .implementation = 77 }, "implementation" },
         };
         struct half h = half_of(KIND_REDUCE);
@@ -105,10 +103,37 @@ START_TEST(options_that_are_not_done_are_refused) {
                 h.signature.options = table[i].options;
                 check_refused(&h, STATUS_UNSUPPORTED, FIELD_OPTIONS, table[i].word);
         }
+        h.signature.options = (struct options){ .algorithm = ALGORITHM_ONE_DEVICE,
+                .has_place = true,
+                .implementation = IMPLEMENTATION_NCCL,
+                .reproducible = true,
+                .packing = { 1, 2, 3, 4 } };
+        check_ok(&h);
         h.signature.options = (struct options){
                 .reproducible = true, .implementation = IMPLEMENTATION_RING, .priority = -3
         };
         check_ok(&h);
+}
+END_TEST
+
+START_TEST(options_that_contradict_each_other_are_refused) {
+        static const struct {
+                struct options options;
+                const char *words;
+        } table[] = {
+                { { .reproducible = true, .algorithm = ALGORITHM_LIBRARY }, "which library does not keep" },
+                { { .reproducible = true, .algorithm = ALGORITHM_HIERARCHICAL_COPY }, "hierarchical_copy" },
+                { { .has_place = true, .place = DEVICE_UNKNOWN }, "name it like CPU:0" },
+                { { .has_place = true, .algorithm = ALGORITHM_HIERARCHICAL_COPY }, "one_device alone" },
+                { { .packing.small_bytes = 1 }, "give both or none" },
+                { { .packing.small_group = 1 }, "give both or none" },
+                { { .packing.num_packs = 65537 }, "num_packs is 65537" },
+        };
+        struct half h = half_of(KIND_REDUCE);
+        for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
+                h.signature.options = table[i].options;
+                check_refused(&h, STATUS_INVALID, FIELD_OPTIONS, table[i].words);
+        }
 }
 END_TEST
 
@@ -496,6 +521,7 @@ END_TEST
 UNIT_MAIN("signature", 10, the_four_kinds_are_taken, other_kinds_are_not_done, D18_there_is_no_default_op,
         D3_ops_that_are_not_done_are_refused_with_the_list, broadcast_and_barrier_take_no_op,
         a_root_is_inside_the_world, options_that_are_not_done_are_refused,
+        options_that_contradict_each_other_are_refused,
         each_kind_takes_its_number_of_entries, O3_a_batch_has_at_most_65536_entries,
         D3_dtypes_that_are_not_done_are_refused_with_the_list,
         D9_mean_of_integers_needs_a_rounding_or_a_float_output,

@@ -29,7 +29,8 @@ NEIGHBOURS = {
     'quota': {'config'}, 'group': {'config', 'quota'}, 'rendezvous': {'config', 'group', 'quota'},
     'planner': {'config', 'plan', 'algorithms'}, 'algorithms': {'config', 'plan'}, 'plan': {'config'},
     'listener': {'doorbell'}, 'session': {'doorbell'}, 'lane': {'doorbell', 'session'},
-    'engine': {'doorbell', 'backend'}, 'buffer': {'doorbell', 'backend'}, 'result': {'backend'}, 'signals': {'backend'}, 'worker': {'doorbell', 'backend', 'engine'},
+    'engine': {'doorbell', 'backend'}, 'buffer': {'doorbell', 'backend'}, 'result': {'backend'}, 'signals': {'backend'},
+    'worker': {'doorbell', 'backend', 'engine'},
     'backends/host': {'backend'}, 'backends/cuda': {'backend'},
     'conductor': {'recorder', 'stats'}, 'main': {'daemon'},
 }
@@ -67,8 +68,8 @@ IMPURE = re.compile(r'^(unistd|fcntl|poll|time|dirent|signal|sys/(?!types|param|
 # Words that only these places may contain.
 WORDS = [
     (r'\bclock_gettime\b', r'^(proto|daemon)/', r'^(proto/base/clock\b|daemon/confine-seccomp\.c$)', 'clock_gettime only in base/clock'),
-    (r'\bclock_now_ns\b', r'^(proto|daemon)/', r'^(proto/base/(clock|log)\b|daemon/(daemon|engine|gpu)\b)',
-     'clock_now_ns is called only by daemon, engine, gpu and log; others get the time as an argument'),
+    (r'\bclock_now_ns\b', r'^(proto|daemon)/', r'^(proto/base/(clock|log)\b|daemon/(daemon|engine|gpu)\b|daemon/backends/cuda/)',
+     'clock_now_ns is called only by daemon, engine, gpu, the cuda backend and log; others get the time as an argument'),
 ]
 
 INCLUDE = re.compile(r'\s*#\s*include\s*([<"])([^>"]+)[>"]')

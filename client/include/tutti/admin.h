@@ -22,7 +22,8 @@ enum tutti_admin_what {
         TUTTI_ADMIN_GROUPS, /* GROUP (also ended ones whose record is kept), MEMBER */
         TUTTI_ADMIN_STATS,  /* DAEMON, STATS, MEMBER */
         TUTTI_ADMIN_DUMP,   /* RECORD, oldest first; needs job and group */
-        TUTTI_ADMIN_QUOTA   /* QUOTA, the asker's first; of an admin then everybody's, at most 256 users */
+        TUTTI_ADMIN_QUOTA,  /* QUOTA, the asker's first; of an admin then everybody's, at most 256 users */
+        TUTTI_ADMIN_HISTOGRAMS /* HISTOGRAM */
 };
 
 enum tutti_kind {
@@ -49,7 +50,8 @@ enum tutti_row_type {
         TUTTI_ROW_FALLBACK,
         TUTTI_ROW_QUOTA,
         TUTTI_ROW_RESULT,
-        TUTTI_ROW_BUFFER
+        TUTTI_ROW_BUFFER,
+        TUTTI_ROW_HISTOGRAM
 };
 
 struct tutti_row_daemon {
@@ -164,6 +166,24 @@ struct tutti_row_buffer {
         const char *why;    /* why it is not a path before; "" */
 };
 
+enum tutti_measure {
+        TUTTI_MEASURE_WAIT = 1, /* of a kind: first arrival to last arrival */
+        TUTTI_MEASURE_RUN,      /* of a kind: last arrival to done */
+        TUTTI_MEASURE_LATENESS  /* of a member: its arrival after the first */
+};
+
+/* Samples since the group was formed. counts[i] are those of at most bounds_from_ns << i that the counts
+ * before do not hold; what is beyond the last is in n alone. */
+struct tutti_row_histogram {
+        const char *job, *group;
+        uint32_t uid, rank; /* rank: LATENESS */
+        enum tutti_measure measure;
+        enum tutti_kind kind; /* WAIT, RUN */
+        uint64_t n, sum_ns, bounds_from_ns;
+        uint32_t n_counts;
+        const uint64_t *counts;
+};
+
 struct tutti_row {
         enum tutti_row_type type;
         union {
@@ -178,6 +198,7 @@ struct tutti_row {
                 struct tutti_row_quota quota;
                 struct tutti_row_result result;
                 struct tutti_row_buffer buffer;
+                struct tutti_row_histogram histogram;
         };
 };
 

@@ -66,6 +66,7 @@ struct tutti_cuda_args {
 };
 #define TUTTI_CUDA_ARGS(...)                                                                                 \
         ((struct tutti_cuda_args){ .struct_size = sizeof(struct tutti_cuda_args), __VA_ARGS__ })
+TUTTI_API void tutti_cuda_args_init(struct tutti_cuda_args *args);
 
 /* Registers n_bytes of the caller's device memory from `pointer` (a CUdeviceptr) on, which stay his and must
  * stay there until tutti_buffer_free; a collective that names memory which was freed meanwhile is INVALID.

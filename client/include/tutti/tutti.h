@@ -21,6 +21,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <tutti/options.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -249,6 +250,9 @@ struct tutti_join_args {
         enum tutti_on_death on_death;
         enum tutti_on_leave on_leave;
         const char *secret; /* NULL: TUTTI_JOB_SECRET, else none. Keeps out who does not know it */
+        /* What every collective of this membership is done with, unless its own options say otherwise
+         * (TUTTI_RESET_...). NULL: all defaults. Looked at during the call. */
+        const struct tutti_options *options;
 };
 
 #define TUTTI_JOIN(...)                                                                                      \
@@ -438,40 +442,6 @@ struct tutti_entry {
 #define TUTTI_ENTRY(...) ((struct tutti_entry){ .struct_size = sizeof(struct tutti_entry), __VA_ARGS__ })
 TUTTI_API void tutti_entry_init(struct tutti_entry *entry);
 
-/* How MEAN of integers comes back to their own type. NEAREST: ties to even. */
-enum tutti_rounding { TUTTI_ROUNDING_UNSPECIFIED = 0, TUTTI_TRUNC, TUTTI_FLOOR, TUTTI_NEAREST };
-
-/* Options of one collective; NULL is all defaults. Timeout and weight are this replica's own, the others must
- * be equal in all. */
-struct tutti_options {
-        size_t struct_size;
-        double timeout; /* s, from this call on; 0: the membership's default; < 0: none */
-        /* MEAN of integers has no result until somebody says what becomes of the fraction: this, or an output
-         * of F32 (8 and 16 bits) or F64 (32 and 64 bits). */
-        enum tutti_rounding rounding;
-        /* SUM and MEAN of F16 to F64: this contribution is multiplied by `weight`, and MEAN divided by the
-         * sum of the weights. 0 leaves it out, whatever it holds; all 0 is INVALID for a MEAN. All replicas
-         * or none have one. */
-        int has_weight;
-        double weight;
-        /* Look for NaNs and infinities in the inputs (of a broadcast: the root's), or for sums and products
-         * of integers that wrap. The result stays as it is; tutti_result says what was found, and tuttid's
-         * log. */
-        int check_numerics, check_overflow;
-        /* Look whether anybody changes an input between this call and the time when tuttid reads it. Each
-         * replica sends a checksum of its inputs, and tuttid computes it again from what it reads; where they
-         * differ, all get INVALID, field DATA, with the rank and the entry, and outputs_undefined. What is
-         * changed after it was read makes no wrong numbers and is not seen. Costs a pass over the inputs on
-         * both sides: for debugging. */
-        int check_inputs;
-        /* The CUDA stream (CUstream, cudaStream_t; NULL is the default stream) on which values in device
-         * memory are computed, and whether there is one: tutti/cuda.h. */
-        int has_stream;
-        void *stream;
-};
-
-#define TUTTI_OPTIONS(...)                                                                                   \
-        ((struct tutti_options){ .struct_size = sizeof(struct tutti_options), __VA_ARGS__ })
 TUTTI_API void tutti_options_init(struct tutti_options *options);
 
 /* `key`: 1..128 bytes under which the replicas meet, in any order, from any thread; it may be used again when

@@ -138,3 +138,28 @@ void host_unmake(struct backend *b, struct chore *chore) {
         if (!is_held_by_others(chore->fd))
                 fd_close(&chore->fd);
 }
+
+/* --- between the steps of a plan --- */
+
+struct memory *host_make_scratch(struct backend *b, uint32_t device, uint64_t n_bytes) {
+        (void)b;
+        (void)device; /* all host devices reach the same memory */
+        uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+        CLEANUP(host_memory_freep) struct host_memory *m = calloc(1, sizeof(*m));
+        if (!m || n_bytes > SIZE_MAX / 2)
+                return NULL;
+        uint64_t n_map_bytes = (n_bytes + page - 1) / page * page;
+        void *at = mmap(NULL, n_map_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (at == MAP_FAILED)
+                return NULL;
+        m->map = at;
+        m->n_map_bytes = n_map_bytes;
+        m->base.n_bytes = n_bytes;
+        m->is_writable = true;
+        return &take_pointer(m)->base;
+}
+
+void host_free_scratch(struct backend *b, struct memory *memory) {
+        (void)b;
+        host_memory_free(host_memory_of(memory));
+}

@@ -44,6 +44,9 @@ void host_memory_free(struct host_memory *m);
 void host_make(struct backend *b, struct chore *chore);
 void host_unmake(struct backend *b, struct chore *chore);
 
+struct memory *host_make_scratch(struct backend *b, uint32_t device, uint64_t n_bytes);
+void host_free_scratch(struct backend *b, struct memory *memory);
+
 /* host-run.c */
 enum status host_run_chunk(struct backend *b, const struct plan *plan, uint64_t chunk, struct findings *found,
         const struct memory **ret_culprit);

@@ -20,11 +20,15 @@ static uint64_t extent_of(const struct plan *plan, const struct step *s, uint32_
         return extent;
 }
 
+static struct host_memory *memory_of(const struct plan *plan, const struct operand *o) {
+        return host_memory_of(o->scratch ? plan->scratch[o->scratch - 1].memory : o->memory);
+}
+
 /* Where the operand number `i` begins. Planner and leases have seen to it that the step lies in the memory;
  * were they wrong, we would write into a stranger's. */
 static uint8_t *locate(const struct plan *plan, const struct step *s, uint32_t i) {
         const struct operand *o = &plan_inputs(plan, s)[i];
-        const struct host_memory *m = host_memory_of(o->memory);
+        const struct host_memory *m = memory_of(plan, o);
         size_t element_bytes = dtype_bytes(i < s->n_inputs ? s->dtype : s->output_dtype);
         struct span span;
         CHECK(span_make(o->offset_bytes, extent_of(plan, s, i), element_bytes, m->base.n_bytes, &span));
@@ -41,7 +45,8 @@ static void note_numerics(const struct job *j) {
                 const struct findings found = { .numerics = { .n = j->nonfinite[i].n,
                                                         .rank = inputs[i].rank,
                                                         .entry = j->step->entry,
-                                                        .index = j->first_element + j->nonfinite[i].first } };
+                                                        .index = j->step->first_element + j->first_element +
+                                                                 j->nonfinite[i].first } };
                 findings_add(j->chunk->found, &found);
         }
 }
@@ -51,7 +56,7 @@ static void check_overflow(const struct job *j) {
         if (count.n == 0)
                 return;
         const struct findings found = {
-                .overflow = { .n = count.n, .entry = j->step->entry, .index = j->first_element + count.first }
+                .overflow = { .n = count.n, .entry = j->step->entry, .index = j->step->first_element + j->first_element + count.first }
         };
         findings_add(j->chunk->found, &found);
 }
@@ -106,7 +111,7 @@ static void place_operands(struct job *j, const struct plan *plan, const struct 
         for (uint32_t i = 0; i < s->n_inputs; i++)
                 j->in[i] = locate(plan, s, i);
         for (uint32_t i = 0; i < s->n_outputs; i++) {
-                CHECK(host_memory_of(plan_outputs(plan, s)[i].memory)->is_writable);
+                CHECK(memory_of(plan, &plan_outputs(plan, s)[i])->is_writable);
                 j->out[i] = locate(plan, s, s->n_inputs + i);
         }
         for (uint32_t i = 0; s->has_weights && i < s->n_inputs; i++)
@@ -123,6 +128,7 @@ static void run_piece(const struct chunk *c, const struct piece *piece) {
         job.call = (struct kernel_call){
                 .op = s->op,
                 .dtype = s->dtype,
+                .output_dtype = s->output_dtype,
                 .inputs = job.in,
                 .n_inputs = s->n_inputs,
                 .outputs = job.out,
@@ -157,7 +163,7 @@ static const struct memory *find_owner(const struct guarded_work *work, const vo
         const struct plan *plan = ((const struct chunk *)work)->plan;
         for (uint32_t i = 0; i < plan->n_operands; i++) {
                 const struct host_memory *m = host_memory_of(plan->operands[i].memory);
-                if ((uintptr_t)address - (uintptr_t)m->map < m->n_map_bytes)
+                if (m && (uintptr_t)address - (uintptr_t)m->map < m->n_map_bytes)
                         return &m->base;
         }
         return NULL;

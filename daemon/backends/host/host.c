@@ -54,6 +54,8 @@ static const struct backend_ops host_ops = {
         .release = host_release,
         .make = host_make,
         .unmake = host_unmake,
+        .make_scratch = host_make_scratch,
+        .free_scratch = host_free_scratch,
         .run_chunk = host_run_chunk,
         .fallback = host_fallback,
 };

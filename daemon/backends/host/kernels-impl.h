@@ -422,6 +422,8 @@ DEFINE_KERNEL(or_bool, FULL, widen_bool, or_bits, keep_finished)
 
 /* Sums that are wider than their elements. */
 #include "backends/host/kernels-wide-impl.h"
+/* ... and those made in two goes. */
+#include "backends/host/kernels-tree-impl.h"
 
 #define INTEGER_ROW(bits, type)                                                                              \
         {                                                                                                    \
@@ -468,6 +470,39 @@ const struct kernel_table KERNELS_TABLE = {
                 [DTYPE_F16] = weighted_f16,
                 [DTYPE_BF16] = weighted_bf16,
                 [DTYPE_F32] = weighted_f32,
+                [DTYPE_F64] = weighted_f64,
+        },
+        .partial = {
+                [DTYPE_U8] = partial_u8,
+                [DTYPE_I8] = partial_i8,
+                [DTYPE_U16] = partial_u16,
+                [DTYPE_I16] = partial_i16,
+                [DTYPE_U32] = partial_u32,
+                [DTYPE_I32] = partial_i32,
+                [DTYPE_F16] = partial_f16,
+                [DTYPE_BF16] = partial_bf16,
+        },
+        .total = {
+                [DTYPE_U8] = total_u8,
+                [DTYPE_I8] = total_i8,
+                [DTYPE_U16] = total_u16,
+                [DTYPE_I16] = total_i16,
+                [DTYPE_U32] = total_u32,
+                [DTYPE_I32] = total_i32,
+                [DTYPE_F16] = total_f16,
+                [DTYPE_BF16] = total_bf16,
+                [DTYPE_F32] = total_single,
+        },
+        .weighted_partial = {
+                [DTYPE_F16] = weighted_partial_f16,
+                [DTYPE_BF16] = weighted_partial_bf16,
+                [DTYPE_F32] = weighted_partial_f32,
+                [DTYPE_F64] = weighted_f64,
+        },
+        .weighted_total = {
+                [DTYPE_F16] = weighted_total_f16,
+                [DTYPE_BF16] = weighted_total_bf16,
+                [DTYPE_F32] = weighted_total_f32,
                 [DTYPE_F64] = weighted_f64,
         },
         .count_wrapped = {

@@ -32,7 +32,23 @@ static const struct kernel_table *table_of(enum isa isa) {
         return table;
 }
 
+/* NULL: it is not made in two goes, or its types are those of any other call. */
+static kernel_fn *choose_in_tree(const struct kernel_table *table, const struct kernel_call *call) {
+        size_t in = dtype_bytes(call->dtype), out = dtype_bytes(call->output_dtype);
+        if (out == 0)
+                return NULL;
+        if (out > in && call->op != OP_MEAN)
+                return call->weights ? table->weighted_partial[call->dtype] : table->partial[call->dtype];
+        if (out < in)
+                return call->weights ? table->weighted_total[call->output_dtype]
+                                     : table->total[call->output_dtype];
+        return NULL;
+}
+
 static kernel_fn *choose(const struct kernel_table *table, const struct kernel_call *call) {
+        kernel_fn *in_tree = choose_in_tree(table, call);
+        if (in_tree)
+                return in_tree;
         if (call->weights)
                 return table->weighted[call->dtype];
         if (call->nonfinite && table->checked[call->dtype][call->op])

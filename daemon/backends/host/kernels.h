@@ -28,6 +28,9 @@ struct kernel_count {
 struct kernel_call {
         enum op op;
         enum dtype dtype;
+        /* Of the outputs. Unspecified: as the op has it. Wider than dtype, with SUM or PROD: a partial result
+         * in the type in which it was accumulated. Narrower: a total of such. */
+        enum dtype output_dtype;
         const void *const *inputs; /* [n_inputs], 1 <= n_inputs <= MAX_WORLD */
         uint32_t n_inputs;
         void *const *outputs; /* [n_outputs] */

@@ -1,0 +1,125 @@
+/* A run under way: what it needs, and how far it is. Private to the cuda backend.
+ *
+ *     HELD ----------> FEEDING ---------> FED -------> over
+ *       the host waits    steps go into      the devices
+ *       for what streams  streams; pauses    work
+ *       may not wait for  while NCCL does
+ *
+ * A run that brings signals may wait for them in its stream, so that nothing passes through the host. It is
+ * held by the host instead where others would wait behind it: when it has a step of the library (whose
+ * communicators all groups share), when host memory is to be copied first, when no lane is left, or when many
+ * wait already. */
+#pragma once
+
+#include <stdatomic.h>
+#include "backends/cuda/cuda-private.h"
+
+/* As in tutti.proto, Signals. */
+struct signal_words {
+        _Atomic uint64_t ready, done;
+};
+
+/* In host memory, where host and devices see them. */
+struct gate {
+        _Atomic uint32_t abort;   /* set by the host: the run is not to have an effect */
+        uint32_t reserved[15];
+        _Atomic uint32_t latched; /* what it was when the run's stream had seen all signals: this is what
+                                     the kernels look at, so all of them see the same */
+        uint32_t reserved_2[15];
+};
+
+/* Where a step has its table and what its checks find, in the workspace of its device. */
+struct step_place {
+        uint64_t table, results;
+};
+
+/* Of one device: tables, then results; the same lies in host memory from `mirror` on. */
+struct workspace {
+        struct area *area; /* NULL: the device's steps need none */
+        uint64_t n_table_bytes, n_result_bytes, mirror;
+};
+
+/* Host memory that could not be registered, as the devices see it. */
+struct stand_in {
+        struct area *area; /* NULL: the operand needs none */
+        uint64_t n_bytes;
+};
+
+enum flight_phase { FLIGHT_HELD, FLIGHT_FEEDING, FLIGHT_FED };
+
+#define MAX_SETS 8
+
+struct flight {
+        struct list link;
+        struct run *run;
+        enum flight_phase phase;
+        struct lane *lane;
+        struct cuda_device *lead; /* on whose stream signals are waited for and written */
+        uint64_t devices;         /* that it uses, as bits */
+        CUevent events[MAX_GPU_DEVICES];
+        struct area *host; /* the gate, then the mirrors of the workspaces */
+        struct workspace workspaces[MAX_GPU_DEVICES];
+        struct area **scratch;      /* [plan->n_scratch] */
+        struct step_place *places;  /* [plan->n_steps] */
+        struct stand_in *stand_ins; /* [plan->n_operands]; NULL: all memory is registered */
+        uint64_t sets[MAX_SETS];    /* devices of the library's steps, each set once */
+        uint32_t n_sets;
+        uint32_t next_step;
+        bool has_stand_ins, has_refs;
+        bool is_waiting;    /* a stream waits for signals that the host has not seen yet */
+        bool is_let_go;     /* it has waited too long, and goes on without effect */
+        bool writes_done;   /* a stream will write the done values */
+        bool is_begun;      /* streams have something of it */
+        bool is_in_library; /* the step at next_step is being handed to the library */
+        bool has_failed;    /* its status is not OK, and it goes on only to be let go of */
+        uint64_t n_aborts[MAX_SETS]; /* of the cliques, when it began */
+        uint64_t launched_ns, fed_ns, let_go_ns;
+};
+
+static inline struct gate *flight_gate(const struct flight *f) {
+        return (struct gate *)(void *)f->host->host;
+}
+
+/* The device that does a step: host processors have none of ours, so the lead does their part. */
+struct cuda_device *flight_device(struct cuda *c, const struct flight *f, const struct step *s);
+CUstream flight_stream(struct cuda *c, struct flight *f, struct cuda_device *d);
+/* Ends it as `status` where nothing worse is known. */
+PRINTF_LIKE(3, 4)
+void flight_fail(struct flight *f, enum status status, const char *why, ...);
+/* 0 or -EIO: sets the status. */
+int flight_lose(struct cuda *c, struct flight *f, int r);
+
+/* --- flight-place.c: where everything is --- */
+
+/* Finds out devices, sets, sizes; takes areas. 0, or a negative errno with the status set. */
+int flight_prepare(struct cuda *c, struct flight *f) MUST_USE;
+void flight_give_back(struct cuda *c, struct flight *f);
+/* Device addresses of a step's operands, [n_inputs + n_outputs]. 0 or -EINVAL with the status set. */
+int flight_locate(struct cuda *c, struct flight *f, const struct step *s, uint64_t *ret) MUST_USE;
+/* The index of the device whose memory an operand is in, or ON_HOST. */
+uint32_t flight_where(const struct flight *f, const struct operand *o);
+/* What the checks found, once the results are in the mirrors. */
+void flight_read_results(struct cuda *c, struct flight *f);
+
+/* --- flight-stand-in.c: host memory that is not registered --- */
+
+void flight_copy_in(struct flight *f);
+void flight_copy_out(struct flight *f);
+
+/* --- flight-signals.c --- */
+
+/* Whether the host sees all ready; otherwise *ret is the first that is not. */
+bool flight_is_ready(const struct flight *f, uint32_t *ret);
+int flight_wait_on_stream(struct cuda *c, struct flight *f) MUST_USE;
+int flight_write_done_on_stream(struct cuda *c, struct flight *f) MUST_USE;
+/* Whatever the end was: who waits for `done` goes on. */
+void flight_write_done(struct cuda *c, struct flight *f);
+/* The stream goes on, and its kernels do nothing. */
+void flight_let_go(struct cuda *c, struct flight *f);
+/* Whether every page can be waited for on this run's streams. */
+bool flight_can_wait(struct cuda *c, const struct flight *f);
+
+/* --- flight-feed.c --- */
+
+enum flight_fed { FED_ALL, FED_PAUSED, FED_FAILED };
+enum flight_fed flight_feed(struct cuda *c, struct flight *f);

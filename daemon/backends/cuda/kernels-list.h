@@ -1,0 +1,78 @@
+/* Every kernel by name, once: X(name, how it is made). The second is read by kernels.cu alone. */
+#pragma once
+
+#define CUDA_INTEGER_KERNELS(X, bits)                                                                        \
+        X(sum_##bits, Sum<uint##bits##_t>)                                                                   \
+        X(prod_##bits, Product<uint##bits##_t>)                                                              \
+        X(min_u##bits, Least<uint##bits##_t>)                                                                \
+        X(max_u##bits, Most<uint##bits##_t>)                                                                 \
+        X(min_i##bits, Least<int##bits##_t>)                                                                 \
+        X(max_i##bits, Most<int##bits##_t>)                                                                  \
+        X(and_##bits, And<uint##bits##_t>)                                                                   \
+        X(or_##bits, Or<uint##bits##_t>)                                                                     \
+        X(xor_##bits, Xor<uint##bits##_t>)                                                                   \
+        X(mean_u##bits, RoundedMean<uint##bits##_t>)                                                         \
+        X(mean_i##bits, RoundedMean<int##bits##_t>)                                                          \
+        X(quotient_u##bits, FloatMean<uint##bits##_t>)                                                       \
+        X(quotient_i##bits, FloatMean<int##bits##_t>)                                                        \
+        X(copy_##bits, Copy<uint##bits##_t>)
+
+#define CUDA_FLOAT_KERNELS(X, type)                                                                          \
+        X(sum_##type, Sum<type>)                                                                             \
+        X(mean_##type, Mean<type>)                                                                           \
+        X(prod_##type, Product<type>)                                                                        \
+        X(min_##type, Least<type>)                                                                           \
+        X(max_##type, Most<type>)                                                                            \
+        X(weighted_##type, Weighted<type>)                                                                   \
+        X(copy_##type, Copy<type>)
+
+#define CUDA_COMPLEX_KERNELS(X, type)                                                                        \
+        X(sum_##type, Sum<type>)                                                                             \
+        X(mean_##type, Mean<type>)                                                                           \
+        X(prod_##type, Product<type>)                                                                        \
+        X(copy_##type, Copy<type>)
+
+/* What goes over elements: struct cuda_args. */
+#define CUDA_ELEMENT_KERNELS(X)                                                                              \
+        CUDA_INTEGER_KERNELS(X, 8)                                                                           \
+        CUDA_INTEGER_KERNELS(X, 16)                                                                          \
+        CUDA_INTEGER_KERNELS(X, 32)                                                                          \
+        CUDA_INTEGER_KERNELS(X, 64)                                                                          \
+        CUDA_FLOAT_KERNELS(X, f16)                                                                           \
+        CUDA_FLOAT_KERNELS(X, bf16)                                                                          \
+        CUDA_FLOAT_KERNELS(X, f32)                                                                           \
+        CUDA_FLOAT_KERNELS(X, f64)                                                                           \
+        CUDA_COMPLEX_KERNELS(X, c64)                                                                         \
+        CUDA_COMPLEX_KERNELS(X, c128)                                                                        \
+        X(land_bool, LogicalAnd)                                                                             \
+        X(lor_bool, LogicalOr)                                                                               \
+        X(finish_f16, Finish<f16>)                                                                           \
+        X(finish_bf16, Finish<bf16>)
+
+/* What counts results beyond their type, and writes none: struct cuda_args. */
+#define CUDA_COUNTING_KERNELS(X)                                                                             \
+        X(wrapped_u8, uint8_t)                                                                               \
+        X(wrapped_i8, int8_t)                                                                                \
+        X(wrapped_u16, uint16_t)                                                                             \
+        X(wrapped_i16, int16_t)                                                                              \
+        X(wrapped_u32, uint32_t)                                                                             \
+        X(wrapped_i32, int32_t)                                                                              \
+        X(wrapped_u64, uint64_t)                                                                             \
+        X(wrapped_i64, int64_t)
+
+/* The others: X(name, what it is made with, its parameter). */
+#define CUDA_OTHER_KERNELS(X)                                                                                \
+        X(move, move, cuda_move_args)                                                                        \
+        X(gather_rows, gather_rows, cuda_rows_args)                                                          \
+        X(scatter_add_8, scatter_add<uint8_t>, cuda_rows_args)                                               \
+        X(scatter_add_16, scatter_add<uint16_t>, cuda_rows_args)                                             \
+        X(scatter_add_32, scatter_add<uint32_t>, cuda_rows_args)                                             \
+        X(scatter_add_64, scatter_add<uint64_t>, cuda_rows_args)                                             \
+        X(scatter_add_f16, scatter_add<f16>, cuda_rows_args)                                                 \
+        X(scatter_add_bf16, scatter_add<bf16>, cuda_rows_args)                                               \
+        X(scatter_add_f32, scatter_add<f32>, cuda_rows_args)                                                 \
+        X(scatter_add_f64, scatter_add<f64>, cuda_rows_args)                                                 \
+        X(scatter_add_c64, scatter_add<c64>, cuda_rows_args)                                                 \
+        X(scatter_add_c128, scatter_add<c128>, cuda_rows_args)                                               \
+        X(fill, fill, cuda_pattern_args)                                                                     \
+        X(verify, verify, cuda_pattern_args)

@@ -1,0 +1,211 @@
+#include "planner-choice.h"
+
+#include <stdio.h>
+#include <string.h>
+#include "algorithms/places.h"
+
+static const struct algorithm *const algorithms[] = {
+        &algorithm_one_device, &algorithm_hierarchical_copy, &algorithm_library
+};
+
+static const struct algorithm *find(enum algorithm_name name) {
+        for (size_t i = 0; i < ARRAY_SIZE(algorithms); i++)
+                if (algorithms[i]->name == name)
+                        return algorithms[i];
+        return NULL;
+}
+
+/* --- the table --- */
+
+enum placement { ON_HOST = 1, ON_ONE_GPU = 2, ON_GPUS = 4, ON_BOTH = 8, ANYWHERE = 15 };
+enum size { ANY_SIZE, SMALL, LARGE }; /* below, from plan.library-from on */
+enum capability { ANY_DEVICES, DGX1_LINKS, LIBRARY };
+
+struct rule {
+        bool is_reduction; /* else any kind */
+        enum size size;
+        unsigned int placements;
+        enum capability capability;
+        enum algorithm_name algorithm;
+        bool packs_for_each_device; /* num_packs, where the options say nothing of packs */
+        const char *why;
+};
+
+/* The first line that fits, and whose algorithm can do it, holds. docs/algorithms.md shows it. */
+static const struct rule rules_table[] = {
+        { false, ANY_SIZE, ON_HOST, ANY_DEVICES, ALGORITHM_ONE_DEVICE, false,
+                "host devices reach all memory, so one pass in rank order is the least work" },
+        { false, ANY_SIZE, ON_ONE_GPU | ON_BOTH, ANY_DEVICES, ALGORITHM_ONE_DEVICE, false,
+                "one GPU reads all values" },
+        { true, ANY_SIZE, ON_GPUS, DGX1_LINKS, ALGORITHM_HIERARCHICAL_COPY, true,
+                "the links are those of a DGX-1" },
+        { true, LARGE, ON_GPUS, LIBRARY, ALGORITHM_LIBRARY, false,
+                "it is large enough for the library to be faster" },
+        { false, ANY_SIZE, ON_GPUS, ANY_DEVICES, ALGORITHM_ONE_DEVICE, false,
+                "one kernel reads all values over peer access" },
+        { true, ANY_SIZE, ON_GPUS, LIBRARY, ALGORITHM_LIBRARY, false,
+                "there is no peer access, and the library finds its way" },
+        { true, ANY_SIZE, ANYWHERE, ANY_DEVICES, ALGORITHM_HIERARCHICAL_COPY, false,
+                "there is no peer access: sums go by way of host memory" },
+};
+
+static enum placement placement_of(const struct problem *problem) {
+        uint32_t n_gpus = 0, first = 0;
+        bool has_host = !problem->homes, has_many = false;
+        for (uint32_t i = 0; problem->homes && i < problem->n_ranks; i++) {
+                has_host |= problem->homes[i] < DEVICE_GPU;
+                if (problem->homes[i] < DEVICE_GPU)
+                        continue;
+                has_many |= n_gpus > 0 && problem->homes[i] != first;
+                first = problem->homes[i];
+                n_gpus++;
+        }
+        if (n_gpus == 0)
+                return ON_HOST;
+        if (has_host)
+                return ON_BOTH;
+        return has_many ? ON_GPUS : ON_ONE_GPU;
+}
+
+static bool has_capability(const struct topology *t, enum capability capability) {
+        switch (capability) {
+        case ANY_DEVICES: break;
+        case DGX1_LINKS: return topology_is_dgx1(t);
+        case LIBRARY: return t->has_library;
+        }
+        return true;
+}
+
+static bool is_reduction(const struct problem *problem) {
+        return problem->signature->kind == KIND_REDUCE || problem->signature->kind == KIND_BATCH_REDUCE;
+}
+
+static bool rule_holds(const struct rule *r, const struct plan_rules *rules, const struct problem *problem) {
+        bool is_large = signature_bytes(problem->signature, problem->entries[0]) >= rules->library_from_bytes;
+        if (r->size != ANY_SIZE && is_large != (r->size == LARGE))
+                return false;
+        return (!r->is_reduction || is_reduction(problem)) && (r->placements & placement_of(problem)) &&
+               has_capability(problem->topology, r->capability) &&
+               !find(r->algorithm)->unfit(problem);
+}
+
+static bool says_packs(const struct packing *p) {
+        return p->num_packs || (p->small_bytes && p->small_group) || p->bytes_per_pack;
+}
+
+static enum status refuse_kind(const struct problem *problem, struct error *err) {
+        error_init(err, STATUS_UNSUPPORTED);
+        return error_set(err, STATUS_UNSUPPORTED, FIELD_KIND, "no algorithm of this tuttid does this %s",
+                kind_name(problem->signature->kind));
+}
+
+static enum status by_table(const struct plan_rules *rules, const struct problem *problem, struct choice *ret,
+        struct error *err) {
+        for (size_t i = 0; i < ARRAY_SIZE(rules_table); i++) {
+                const struct rule *r = &rules_table[i];
+                if (!rule_holds(r, rules, problem))
+                        continue;
+                ret->algorithm = find(r->algorithm);
+                ret->why = r->why;
+                if (r->packs_for_each_device && !says_packs(&ret->signature.options.packing))
+                        ret->signature.options.packing.num_packs = problem->topology->n_devices;
+                return STATUS_OK;
+        }
+        return refuse_kind(problem, err);
+}
+
+/* --- demands and wishes --- */
+
+static enum status by_demand(const struct problem *problem, enum algorithm_name name, struct choice *ret,
+        struct error *err) {
+        ret->algorithm = find(name);
+        ret->why = "the options say so";
+        const char *unfit = ret->algorithm->unfit(problem);
+        if (!unfit)
+                return STATUS_OK;
+        error_init(err, STATUS_UNSUPPORTED);
+        return error_set(err, STATUS_UNSUPPORTED, FIELD_OPTIONS,
+                "%s cannot do this %s: %s. Leave the algorithm out, or see `tuttictl plan` for what there is",
+                algorithm_word(name), kind_name(problem->signature->kind), unfit);
+}
+
+/* Whether it can be met. */
+static bool by_wish(const struct problem *problem, enum algorithm_name name, const char *whose,
+        struct choice *ret) {
+        const char *unfit = find(name)->unfit(problem);
+        if (unfit) {
+                snprintf(ret->fallback, sizeof(ret->fallback), "%s, but %s", whose, unfit);
+                return false;
+        }
+        ret->algorithm = find(name);
+        return true;
+}
+
+static bool by_implementation(const struct problem *problem, struct choice *ret) {
+        switch (problem->signature->options.implementation) {
+        case IMPLEMENTATION_UNSPECIFIED:
+        case IMPLEMENTATION_AUTO: return false;
+        case IMPLEMENTATION_RING:
+                ret->why = "on a host, RING is the pass in rank order";
+                if (placement_of(problem) == ON_HOST)
+                        return by_wish(problem, ALGORITHM_ONE_DEVICE, "RING was asked for", ret);
+                snprintf(ret->fallback, sizeof(ret->fallback),
+                        "RING was asked for, but on GPUs the library decides how values go round");
+                return false;
+        case IMPLEMENTATION_NCCL:
+                ret->why = "NCCL was asked for";
+                return by_wish(problem, ALGORITHM_LIBRARY, "NCCL was asked for", ret);
+        }
+        return false;
+}
+
+static bool by_configuration(const struct plan_rules *rules, const struct problem *problem, struct choice *ret) {
+        char whose[64];
+        if (rules->algorithm == ALGORITHM_UNSPECIFIED)
+                return false;
+        snprintf(whose, sizeof(whose), "plan.algorithm is %s", algorithm_word(rules->algorithm));
+        ret->why = "plan.algorithm says so";
+        return by_wish(problem, rules->algorithm, whose, ret);
+}
+
+/* The device that is to reduce. */
+static enum status check_place(const struct problem *problem, struct error *err) {
+        const struct options *o = &problem->signature->options;
+        char name[DEVICE_NAME_BYTES];
+        if (!o->has_place || (o->place < problem->n_devices && o->place < DEVICE_GPU) ||
+                topology_find(problem->topology, o->place) != NO_PLACE)
+                return STATUS_OK;
+        error_init(err, STATUS_INVALID);
+        return error_set(err, STATUS_INVALID, FIELD_OPTIONS,
+                "%s is to reduce, but this tuttid has CPU:0 to CPU:%u; `tuttictl status` lists its devices",
+                device_name(o->place, name), problem->n_devices - 1);
+}
+
+enum status planner_choose(const struct plan_rules *rules, const struct problem *problem, struct choice *ret,
+        struct error *err) {
+        const struct options *o = &problem->signature->options;
+        *ret = (struct choice){ .signature = *problem->signature };
+        enum status status = check_place(problem, err);
+        if (status != STATUS_OK)
+                return status;
+        if (!is_reduction(problem))
+                return by_table(rules, problem, ret, err);
+        if (o->algorithm != ALGORITHM_UNSPECIFIED || o->has_place)
+                return by_demand(
+                        problem, o->has_place ? ALGORITHM_ONE_DEVICE : o->algorithm, ret, err);
+        if (o->reproducible) {
+                status = by_demand(problem, ALGORITHM_ONE_DEVICE, ret, err);
+                ret->why = "reproducible: it alone keeps the order of the ranks";
+                return status;
+        }
+        if (by_implementation(problem, ret) || by_configuration(rules, problem, ret))
+                return STATUS_OK;
+        return by_table(rules, problem, ret, err);
+}
+
+void choice_note(const struct choice *choice, struct plan *plan) {
+        plan->algorithm = algorithm_word(choice->algorithm->name);
+        plan->order = choice->algorithm->order;
+        plan->why = choice->why;
+        memcpy(plan->fallback, choice->fallback, sizeof(plan->fallback));
+}

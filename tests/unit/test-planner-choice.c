@@ -1,0 +1,181 @@
+/* Which algorithm is chosen, why, and what becomes of wishes and demands. */
+#include "algorithms/packing.h"
+#include "planner-choice.h"
+#include "problem.h"
+
+static const uint8_t dgx1[8] = { 0x1e, 0x2d, 0x4b, 0x87, 0xe1, 0xd2, 0xb4, 0x78 };
+
+static struct choice choose_by(const struct made_problem *m, const struct plan_rules *rules) {
+        static struct error err;
+        struct choice choice;
+        enum status status = planner_choose(rules, &m->problem, &choice, &err);
+        ck_assert_msg(status == STATUS_OK, "%s", err.detail);
+        return choice;
+}
+
+static enum algorithm_name chosen(const struct made_problem *m) {
+        return choose_by(m, &PLAN_RULES_DEFAULT).algorithm->name;
+}
+
+static void assert_refused(const struct made_problem *m, enum status status, const char *part) {
+        static struct error err;
+        struct choice choice;
+        ck_assert_int_eq(planner_choose(&PLAN_RULES_DEFAULT, &m->problem, &choice, &err), status);
+        ck_assert_int_eq(err.field, FIELD_OPTIONS);
+        ck_assert_msg(strstr(err.detail, part), "\"%s\" is not in: %s", part, err.detail);
+}
+
+/* TensorFlow 1.12's four tables. */
+START_TEST(TA5_the_links_of_a_DGX_1_choose_hierarchical_copy) {
+        uint8_t links[8];
+        struct made_problem *m = problem_make(8, 1);
+        problem_add(m, DTYPE_F32, 10);
+        problem_on_gpus(m, 8, dgx1);
+        ck_assert_int_eq(chosen(m), ALGORITHM_HIERARCHICAL_COPY);
+        ck_assert_uint_eq(choose_by(m, &PLAN_RULES_DEFAULT).signature.options.packing.num_packs, 8);
+        m->signature.options.packing.bytes_per_pack = 7; /* what the caller says of packs counts */
+        ck_assert_uint_eq(choose_by(m, &PLAN_RULES_DEFAULT).signature.options.packing.num_packs, 0);
+        m->signature.options.packing.bytes_per_pack = 0;
+        for (unsigned int i = 0; i < 8; i++) /* each list may name the device itself, too */
+                links[i] = dgx1[i] | (uint8_t)(1u << i);
+        problem_on_gpus(m, 8, links);
+        ck_assert_int_eq(chosen(m), ALGORITHM_HIERARCHICAL_COPY);
+        for (unsigned int i = 0; i < 8; i++) /* rotated */
+                links[i] = dgx1[(i + 1) % 8];
+        problem_on_gpus(m, 8, links);
+        ck_assert_int_ne(chosen(m), ALGORITHM_HIERARCHICAL_COPY);
+        problem_on_gpus(m, 4, dgx1); /* four of its eight, all linked */
+        ck_assert_int_eq(chosen(m), ALGORITHM_ONE_DEVICE);
+        free(m);
+}
+END_TEST
+
+START_TEST(on_GPUs_size_links_and_library_decide) {
+        static const uint8_t none[4] = { 0 };
+        struct made_problem *small = problem_make(4, 1), *large = problem_make(4, 1);
+        problem_add(small, DTYPE_F32, 65535);
+        problem_add(large, DTYPE_F32, 65536); /* 256 KiB */
+        problem_on_gpus(small, 4, NULL);
+        problem_on_gpus(large, 4, NULL);
+        ck_assert_int_eq(chosen(small), ALGORITHM_ONE_DEVICE);
+        ck_assert_int_eq(chosen(large), ALGORITHM_LIBRARY);
+        ck_assert_int_eq(choose_by(large, &(struct plan_rules){ .library_from_bytes = 1 << 20 }).algorithm->name,
+                ALGORITHM_ONE_DEVICE);
+        large->signature.options.reproducible = true;
+        ck_assert_int_eq(chosen(large), ALGORITHM_ONE_DEVICE);
+        large->signature.options.reproducible = false;
+        large->signature.options.check_numerics = true; /* the library cannot */
+        ck_assert_int_eq(chosen(large), ALGORITHM_ONE_DEVICE);
+        problem_on_gpus(small, 4, none);
+        problem_on_gpus(large, 4, none);
+        ck_assert_int_eq(chosen(small), ALGORITHM_LIBRARY);
+        small->topology.has_library = false;
+        small->topology.why_no_library = "libnccl.so.2 is not there";
+        ck_assert_int_eq(chosen(small), ALGORITHM_HIERARCHICAL_COPY);
+        small->signature.options.reproducible = true;
+        assert_refused(small, STATUS_UNSUPPORTED, "not all memory is within reach of one device");
+        problem_on_gpus(large, 1, NULL); /* all on one */
+        ck_assert_int_eq(chosen(large), ALGORITHM_ONE_DEVICE);
+        large->homes[2] = 0; /* and one replica on the host */
+        ck_assert_int_eq(chosen(large), ALGORITHM_ONE_DEVICE);
+        ck_assert_str_eq(choose_by(large, &PLAN_RULES_DEFAULT).why, "one GPU reads all values");
+        free(small);
+        free(large);
+}
+END_TEST
+
+START_TEST(on_a_host_it_is_the_pass_in_rank_order_whatever_it_is_called) {
+        static const enum implementation implementations[] = { IMPLEMENTATION_UNSPECIFIED,
+                IMPLEMENTATION_AUTO, IMPLEMENTATION_RING, IMPLEMENTATION_NCCL };
+        struct made_problem *m = problem_make(4, 2);
+        problem_add(m, DTYPE_F32, 1 << 20);
+        for (size_t i = 0; i < ARRAY_SIZE(implementations); i++) {
+                m->signature.options.implementation = implementations[i];
+                struct choice choice = choose_by(m, &PLAN_RULES_DEFAULT);
+                ck_assert_int_eq(choice.algorithm->name, ALGORITHM_ONE_DEVICE);
+                ck_assert_int_eq(choice.algorithm->order, ORDER_RANK);
+                if (implementations[i] == IMPLEMENTATION_RING)
+                        ck_assert_str_eq(choice.why, "on a host, RING is the pass in rank order");
+                ck_assert_str_eq(choice.fallback, implementations[i] == IMPLEMENTATION_NCCL
+                                                          ? "NCCL was asked for, but host devices have no library"
+                                                          : "");
+        }
+        free(m);
+}
+END_TEST
+
+START_TEST(a_demand_is_met_or_refused) {
+        struct made_problem *m = problem_make(4, 2);
+        problem_add(m, DTYPE_F32, 8);
+        m->signature.options.algorithm = ALGORITHM_HIERARCHICAL_COPY;
+        ck_assert_int_eq(chosen(m), ALGORITHM_HIERARCHICAL_COPY);
+        m->signature.options.check_inputs = true;
+        assert_refused(m, STATUS_UNSUPPORTED, "hierarchical_copy cannot do this batch_reduce: check_inputs");
+        m->signature.options = (struct options){ .algorithm = ALGORITHM_LIBRARY };
+        assert_refused(m, STATUS_UNSUPPORTED, "host devices have no library");
+        m->signature.options = (struct options){ .has_place = true, .place = 1 };
+        ck_assert_int_eq(chosen(m), ALGORITHM_ONE_DEVICE);
+        m->signature.options.place = 2;
+        assert_refused(m, STATUS_INVALID, "CPU:2 is to reduce, but this tuttid has CPU:0 to CPU:1");
+        m->signature.options = (struct options){ .algorithm = ALGORITHM_LIBRARY };
+        m->signature.kind = KIND_BROADCAST; /* what is no reduction goes its way */
+        ck_assert_int_eq(chosen(m), ALGORITHM_ONE_DEVICE);
+        m->signature.kind = KIND_BATCH_REDUCE;
+        m->signature.op = OP_MEAN;
+        m->signature.options = (struct options){ .algorithm = ALGORITHM_HIERARCHICAL_COPY };
+        problem_add(m, DTYPE_I64, 1);
+        assert_refused(m, STATUS_UNSUPPORTED, "64-bit integers");
+        free(m);
+}
+END_TEST
+
+START_TEST(a_wish_of_the_configuration_is_met_or_a_fallback) {
+        const struct plan_rules rules = { .algorithm = ALGORITHM_HIERARCHICAL_COPY };
+        struct made_problem *m = problem_make(4, 2);
+        problem_add(m, DTYPE_F32, 8);
+        ck_assert_int_eq(choose_by(m, &rules).algorithm->name, ALGORITHM_HIERARCHICAL_COPY);
+        m->signature.options.reproducible = true;
+        ck_assert_int_eq(choose_by(m, &rules).algorithm->name, ALGORITHM_ONE_DEVICE);
+        m->signature.options = (struct options){ .check_overflow = true };
+        struct choice choice = choose_by(m, &rules);
+        ck_assert_int_eq(choice.algorithm->name, ALGORITHM_ONE_DEVICE);
+        ck_assert_str_eq(choice.fallback, "plan.algorithm is hierarchical_copy, but check_overflow looks at "
+                                          "all inputs of an element at once");
+        m->signature.options = (struct options){ .algorithm = ALGORITHM_ONE_DEVICE };
+        ck_assert_int_eq(choose_by(m, &rules).algorithm->name, ALGORITHM_ONE_DEVICE);
+        free(m);
+}
+END_TEST
+
+START_TEST(islands_are_halves_or_what_reaches_each_other) {
+        static const uint8_t none[4] = { 0 }, pairs[5] = { 4, 8, 1, 2, 0 };
+        const struct {
+                uint32_t n;
+                const uint8_t *links; /* NULL: all */
+                uint32_t n_islands, islands[8];
+        } cases[] = {
+                { 1, NULL, 1, { 0 } },
+                { 2, NULL, 2, { 0, 1 } },
+                { 3, NULL, 2, { 0, 1, 1 } },
+                { 7, NULL, 2, { 0, 0, 0, 1, 1, 1, 1 } },
+                { 8, dgx1, 2, { 0, 0, 0, 0, 1, 1, 1, 1 } },
+                { 4, none, 4, { 0, 1, 2, 3 } },
+                { 5, pairs, 3, { 0, 1, 0, 1, 2 } },
+        };
+        for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+                struct made_problem *m = problem_make(1, 1);
+                uint32_t islands[MAX_TOPOLOGY];
+                problem_on_gpus(m, cases[i].n, cases[i].links);
+                ck_assert_uint_eq(
+                        topology_islands(&m->topology, m->topology.devices, cases[i].n, islands),
+                        cases[i].n_islands);
+                ck_assert_mem_eq(islands, cases[i].islands, cases[i].n * sizeof(*islands));
+                free(m);
+        }
+}
+END_TEST
+
+UNIT_MAIN("planner-choice", 30, TA5_the_links_of_a_DGX_1_choose_hierarchical_copy,
+        on_GPUs_size_links_and_library_decide, on_a_host_it_is_the_pass_in_rank_order_whatever_it_is_called,
+        a_demand_is_met_or_refused, a_wish_of_the_configuration_is_met_or_a_fallback,
+        islands_are_halves_or_what_reaches_each_other)
