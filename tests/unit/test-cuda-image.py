@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 """The device code as it was built: every kernel is in it for every architecture, and no operation that rounds was
-left to the compiler's fancy. Arguments: the C compiler with its
-include path, kernels.ptx, then the cubins."""
+left to the compiler's fancy. Arguments: the C compiler with its include path, kernels.ptx, then the cubins."""
 import re
 import shlex
 import subprocess
