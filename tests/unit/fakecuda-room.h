@@ -87,6 +87,7 @@ static inline struct other start_other(void (*run)(int fd)) {
         pid_t pid = fork();
         ck_assert_int_ge(pid, 0);
         if (pid == 0) {
+                unit_become_child("the other process", NULL, 0);
                 close(ends[0]);
                 run(ends[1]);
                 _exit(0);
@@ -98,6 +99,7 @@ static inline struct other start_other(void (*run)(int fd)) {
 /* It ends when its socket does. */
 static inline void end_other(struct other *other) {
         int status;
+        shutdown(other->fd, SHUT_RDWR); /* later processes have copies of it */
         close(other->fd);
         ck_assert_int_eq(waitpid(other->pid, &status, 0), other->pid);
         ck_assert_int_eq(status, 0);
@@ -122,7 +124,9 @@ static inline void wait_for_end(int fd) {
 static inline void send_descriptor(int to, int fd) {
         char room[CMSG_SPACE(sizeof(int))] = "", byte = 1;
         struct iovec bytes = { &byte, 1 };
-        struct msghdr m = { .msg_iov = &bytes, .msg_iovlen = 1, .msg_control = room, .msg_controllen = sizeof(room) };
+        struct msghdr m = {
+                .msg_iov = &bytes, .msg_iovlen = 1, .msg_control = room, .msg_controllen = sizeof(room)
+        };
         struct cmsghdr *c = CMSG_FIRSTHDR(&m);
         c->cmsg_level = SOL_SOCKET;
         c->cmsg_type = SCM_RIGHTS;
@@ -135,7 +139,9 @@ static inline void send_descriptor(int to, int fd) {
 static inline int receive_descriptor(int from) {
         char room[CMSG_SPACE(sizeof(int))] = "", byte;
         struct iovec bytes = { &byte, 1 };
-        struct msghdr m = { .msg_iov = &bytes, .msg_iovlen = 1, .msg_control = room, .msg_controllen = sizeof(room) };
+        struct msghdr m = {
+                .msg_iov = &bytes, .msg_iovlen = 1, .msg_control = room, .msg_controllen = sizeof(room)
+        };
         int fd;
         ck_assert_int_eq(recvmsg(from, &m, MSG_CMSG_CLOEXEC), 1);
         ck_assert_ptr_nonnull(CMSG_FIRSTHDR(&m));

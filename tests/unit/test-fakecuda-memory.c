@@ -1,4 +1,5 @@
-/* The fake driver's memory: allocations, mappings, host memory, pointers; and what of it other processes see. */
+/* The fake driver's memory: allocations, mappings, host memory, pointers; and what of it other processes see.
+ */
 #include <sys/mman.h>
 #include "fakecuda-room.h"
 
@@ -75,7 +76,8 @@ static CUmemGenericAllocationHandle create(int device, size_t n_bytes) {
 }
 
 static CUmemAccessDesc access_of(int device, CUmemAccess_flags flags) {
-        return (CUmemAccessDesc){ .location = { .type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device }, .flags = flags };
+        return (CUmemAccessDesc){ .location = { .type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device },
+                .flags = flags };
 }
 
 static CUdeviceptr map(CUmemGenericAllocationHandle h, size_t n_bytes, int device) {
@@ -221,7 +223,8 @@ START_TEST(what_is_no_allocation_is_not_imported) {
         int fd = memfd_create("something", MFD_CLOEXEC), out;
         begin("1");
         use(0);
-        is(cu.cuMemImportFromShareableHandle(&h, (void *)(uintptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
+        is(cu.cuMemImportFromShareableHandle(
+                   &h, (void *)(uintptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
                 CUDA_ERROR_INVALID_VALUE);
         close(fd);
         prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_NONE;
@@ -324,7 +327,8 @@ START_TEST(pointers_tell_what_they_are) {
         ck_assert_int_eq(is_capable, 0);
         ok(cu.cuPointerGetAttributes(4, which, data, (CUdeviceptr)(uintptr_t)&type));
         ck_assert_int_eq(type, 0);
-        is(cu.cuPointerGetAttribute(&type, which[0], (CUdeviceptr)(uintptr_t)&type), CUDA_ERROR_INVALID_VALUE);
+        is(cu.cuPointerGetAttribute(&type, which[0], (CUdeviceptr)(uintptr_t)&type),
+                CUDA_ERROR_INVALID_VALUE);
         end();
 }
 END_TEST
@@ -363,6 +367,25 @@ START_TEST(D17_a_bad_path_flips_a_bit) {
         ck_assert_uint_eq(read_word(c), 0);
         ok(cu.cuCtxSetCurrent(zero));
         ck_assert_uint_eq(read_word(same), 0);
+        end();
+}
+END_TEST
+
+START_TEST(D17_a_dead_path_ends_no_copy) {
+        setenv("FAKECUDA_DEAD_PEER", "0-1", 1);
+        begin("3");
+        CUcontext zero = use(0);
+        CUdeviceptr a = allocate(8);
+        CUcontext two = use(2);
+        CUdeviceptr c = allocate(8);
+        CUcontext one = use(1);
+        CUdeviceptr b = allocate(8);
+        CUstream s = new_stream(), t = new_stream();
+        ok(cu.cuMemcpyPeerAsync(b, one, a, zero, 8, s));
+        ok(cu.cuMemcpyPeerAsync(c, two, b, one, 8, t));
+        ok(cu.cuStreamSynchronize(t));
+        a_while();
+        is(cu.cuStreamQuery(s), CUDA_ERROR_NOT_READY);
         end();
 }
 END_TEST
@@ -430,7 +453,8 @@ START_TEST(a_handle_is_opened_by_its_device_or_a_peer) {
         write_word(p + 16, 6);
         end_other(&other);
         ok(cu.cuIpcCloseMemHandle(p));
-        is(cu.cuIpcOpenMemHandle(&p, handles[0], CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS), CUDA_ERROR_INVALID_HANDLE);
+        is(cu.cuIpcOpenMemHandle(&p, handles[0], CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS),
+                CUDA_ERROR_INVALID_HANDLE);
         end();
 }
 END_TEST
@@ -491,7 +515,8 @@ UNIT_MAIN("fakecuda-memory", 10, copies_go_through_the_device, fills, a_device_i
         memory_lives_as_long_as_a_handle_or_a_mapping, E7_memory_travels_as_a_descriptor,
         what_is_no_allocation_is_not_imported, host_memory_is_registered_once,
         read_only_memory_needs_the_flag_and_is_not_written, host_memory_of_one_context_is_not_another_s,
-        pinned_memory_is_made_and_freed, pointers_tell_what_they_are, memory_of_another_device_needs_peer_access,
-        D17_a_bad_path_flips_a_bit, E4_a_second_open_is_the_same_pointer_and_counts,
-        a_handle_is_opened_by_its_device_or_a_peer, E6_a_handle_of_one_s_own_is_refused,
-        handles_can_be_refused_altogether, E12_what_a_killed_process_had_is_free)
+        pinned_memory_is_made_and_freed, pointers_tell_what_they_are,
+        memory_of_another_device_needs_peer_access, D17_a_bad_path_flips_a_bit, D17_a_dead_path_ends_no_copy,
+        E4_a_second_open_is_the_same_pointer_and_counts, a_handle_is_opened_by_its_device_or_a_peer,
+        E6_a_handle_of_one_s_own_is_refused, handles_can_be_refused_altogether,
+        E12_what_a_killed_process_had_is_free)

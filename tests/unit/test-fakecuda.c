@@ -170,9 +170,9 @@ START_TEST(E10_after_fork_nothing_works) {
         pid_t pid = fork();
         if (pid == 0)
                 _exit(cu.cuDeviceGetCount(&n) == CUDA_ERROR_NOT_INITIALIZED &&
-                                        cu.cuInit(0) == CUDA_ERROR_NOT_INITIALIZED ?
-                                0 :
-                                1);
+                                        cu.cuInit(0) == CUDA_ERROR_NOT_INITIALIZED
+                                ? 0
+                                : 1);
         ck_assert_int_eq(waitpid(pid, &status, 0), pid);
         ck_assert_int_eq(status, 0);
         ok(cu.cuDeviceGetCount(&n));
@@ -183,5 +183,5 @@ END_TEST
 UNIT_MAIN("fakecuda", 10, nothing_works_before_init, a_host_without_devices_says_so,
         functions_are_found_by_name_and_version, errors_have_names, E9_visible_devices_are_numbered_as_listed,
         E9_visible_devices_by_uuid_end_at_the_first_that_is_none, devices_tell_what_they_are,
-        calls_without_a_context_are_refused, a_primary_context_lives_until_its_last_release, peers_are_a_matrix,
-        E10_after_fork_nothing_works)
+        calls_without_a_context_are_refused, a_primary_context_lives_until_its_last_release,
+        peers_are_a_matrix, E10_after_fork_nothing_works)
