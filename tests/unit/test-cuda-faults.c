@@ -107,8 +107,8 @@ static bool use_backend(struct bench *t) {
         return is_well;
 }
 
-/* Whether the n-th call was never reached. */
-static bool fail_nth(const char *call, unsigned int n) {
+/* Whether the n-th call was never reached. An error that the driver keeps (STICKS) ends all that comes after. */
+static bool strike_nth(enum fakecuda_fault fault, const char *call, unsigned int n) {
         struct bench t;
         char why[256] = "";
         const char *control = getenv("FAKECUDA_CONTROL"); /* of the time before, whose processes it has */
@@ -117,14 +117,18 @@ static bool fail_nth(const char *call, unsigned int n) {
         bench_prepare(&t, "2");
         t.options.library_limit_ns = 2 * NS_PER_S;
         fakecuda_strike(t.fake,
-                &(struct fakecuda_strike){ .fault = FAKECUDA_FAILS,
+                &(struct fakecuda_strike){ .fault = fault,
                         .call = call,
                         .n = n,
-                        .code = call[0] == 'n' ? 3 /* internal error */ : 1 /* invalid value */ });
+                        .code = fault == FAKECUDA_STICKS ? 0 /* illegal address */ :
+                                call[0] == 'n'           ? 3 /* internal error */ :
+                                                           1 /* invalid value */ });
         int r = cuda_backend_new(&t.b, &t.options, why, sizeof(why));
         ck_assert(r == 0 || why[0] != '\0');
         bool is_well = r == 0 && use_backend(&t), is_through = fakecuda_calls(t.fake, NULL, call) < n;
         ck_assert_msg(!is_through || is_well, "%s: fails without a fault (%u)", call, n);
+        if (fault == FAKECUDA_STICKS && !is_through)
+                ck_assert(!is_well && (r < 0 || t.b->is_broken));
         fakecuda_clear(t.fake);
         bench_close(&t);
         return is_through;
@@ -135,7 +139,7 @@ static void fail_calls(size_t first, size_t step) {
                 unsigned int n = 1;
                 /* Of the kernels and attributes, which are many alike, a few do. */
                 unsigned int stride = strcmp(calls[i], "cuModuleGetFunction") == 0 ? 101 : 1;
-                while (n < 400 && !fail_nth(calls[i], n))
+                while (n < 400 && !strike_nth(FAKECUDA_FAILS, calls[i], n))
                         n += stride;
         }
 }
@@ -150,4 +154,14 @@ START_TEST(every_call_fails_once_second_part) {
 }
 END_TEST
 
-UNIT_MAIN("cuda-faults", 200, every_call_fails_once_first_part, every_call_fails_once_second_part)
+START_TEST(E14_an_error_that_the_driver_keeps_ends_all_wherever_it_comes) {
+        static const char *const sticking[] = { "cuLaunchKernel", "cuMemcpyAsync", "cuStreamWaitValue64",
+                "cuEventQuery", "cuMemCreate", "cuMemHostRegister", "ncclAllReduce" };
+        for (size_t i = 0; i < ARRAY_SIZE(sticking); i++)
+                for (unsigned int n = 1; n < 100 && !strike_nth(FAKECUDA_STICKS, sticking[i], n);)
+                        n++;
+}
+END_TEST
+
+UNIT_MAIN("cuda-faults", 200, every_call_fails_once_first_part, every_call_fails_once_second_part,
+        E14_an_error_that_the_driver_keeps_ends_all_wherever_it_comes)
