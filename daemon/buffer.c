@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include "base/fd.h"
 #include "base/table.h"
+#include "base/text.h"
 
 enum buffer_state { BUFFER_IMPORTING, BUFFER_READY, BUFFER_FAILED };
 
@@ -30,7 +31,13 @@ struct buffer {
         struct charge descriptor, bytes;
         struct holder *holder;
         struct list holder_link;
+        struct story *story;
         UT_hash_handle hh;
+};
+
+/* Of host memory through which a device's is copied: for people. */
+struct story {
+        char stands_for[48], why[160];
 };
 
 /* What one session holds. */
@@ -114,6 +121,7 @@ static void holder_drop_if_empty(struct buffers *b, struct holder *h) {
 static void buffer_free(struct buffer *buf) {
         charge_release(&buf->descriptor);
         charge_release(&buf->bytes);
+        free(buf->story);
         free(buf);
 }
 
@@ -187,8 +195,11 @@ static bool buffer_list(struct buffers *b, struct buffer *buf) {
         return true;
 }
 
+/* The descriptor of device memory is a stranger's: when nothing else is left of it, it goes to the closers.
+ */
 static void buffer_start_chore(struct buffer *buf, enum chore_kind kind, struct list *chores) {
-        buf->chore.kind = kind;
+        bool is_only_fd = kind == CHORE_RELEASE && buf->chore.path != PATH_MEMFD && !buf->chore.memory;
+        buf->chore.kind = is_only_fd ? CHORE_CLOSE : kind;
         list_append(chores, &buf->chore.link);
 }
 
@@ -236,9 +247,28 @@ enum status buffer_close_stranger(
         return status;
 }
 
+/* Equal for what is surely the same device memory; descriptors of one allocation may well differ. */
+static uint64_t identify_device_memory(const struct buffer_ask *ask) {
+        static uint64_t last;
+        struct stat st;
+        uint64_t hash = UINT64_C(14695981039346656037) ^ ask->reg->handle_offset_bytes;
+        if (ask->path == PATH_CUDA_IPC) {
+                for (size_t i = 0; i < ask->reg->n_handle_bytes; i++)
+                        hash = (hash ^ ask->reg->handle[i]) * UINT64_C(1099511628211);
+                return hash | UINT64_C(1) << 63;
+        }
+        if (ask->fd >= 0 && fstat(ask->fd, &st) == 0 && S_ISREG(st.st_mode))
+                return (uint64_t)st.st_ino ^ (uint64_t)st.st_dev << 40;
+        return ++last | UINT64_C(3) << 62;
+}
+
 /* What may be known of the descriptor without touching the memory behind it. */
 static enum status buffer_check_fd(const struct buffer_ask *ask, uint64_t *ret_file, struct error *err) {
         struct stat st;
+        if (ask->path != PATH_MEMFD) {
+                *ret_file = identify_device_memory(ask);
+                return STATUS_OK;
+        }
         if (ask->fd < 0)
                 return error_set(err, STATUS_BAD_FD, FIELD_DESCRIPTOR,
                         "no descriptor came with the registration of buffer %llu",
@@ -256,10 +286,12 @@ static enum status buffer_check_ask(const struct buffer_ask *ask, struct error *
         const struct msg_register *r = ask->reg;
         if (r->buffer == 0)
                 return error_set(err, STATUS_INVALID, FIELD_BUFFER, "buffer id 0 is reserved");
-        if (r->kind != BUFFER_KIND_MEMFD)
+        if (ask->refused)
+                return error_set(err, ask->refused->status, ask->refused->field, "%s", ask->refused->detail);
+        if (r->kind != BUFFER_KIND_MEMFD && ask->path == PATH_MEMFD)
                 return error_set(err, STATUS_UNSUPPORTED, FIELD_BUFFER,
                         "this tuttid takes memfds only; it has no GPU backend");
-        if (r->device[0] != '\0')
+        if (r->device[0] != '\0' && ask->path == PATH_MEMFD)
                 return error_set(err, STATUS_UNSUPPORTED, FIELD_BUFFER,
                         "device \"%s\": this tuttid takes host memory only", r->device);
         switch (r->access) {
@@ -301,6 +333,23 @@ static enum status fail_memory(struct error *err) {
         return error_set(err, STATUS_NO_MEMORY, FIELD_BUFFER, "tuttid is short of memory");
 }
 
+static bool buffer_describe_ask(struct buffer *buf, const struct buffer_ask *ask) {
+        const struct msg_register *r = ask->reg;
+        buf->chore.path = ask->path;
+        buf->chore.device = ask->device;
+        buf->chore.handle_offset_bytes = r->handle_offset_bytes;
+        if (r->n_handle_bytes == sizeof(buf->chore.handle))
+                memcpy(buf->chore.handle, r->handle, sizeof(buf->chore.handle));
+        if (!r->stands_for || r->stands_for[0] == '\0')
+                return true;
+        buf->story = calloc(1, sizeof(*buf->story));
+        if (!buf->story)
+                return false;
+        text_copy(buf->story->stands_for, sizeof(buf->story->stands_for), r->stands_for);
+        text_copy(buf->story->why, sizeof(buf->story->why), r->why);
+        return true;
+}
+
 enum status buffer_register(
         struct buffers *b, const struct buffer_ask *ask, struct list *chores, struct error *err) {
         uint64_t id = ask->reg->buffer;
@@ -314,6 +363,10 @@ enum status buffer_register(
         buf->n_bytes = buf->chore.n_bytes = ask->reg->size_bytes;
         buf->access = buf->chore.access = ask->reg->access;
         enum status status = buffer_check_ask(ask, err);
+        if (status == STATUS_OK && !buffer_describe_ask(buf, ask)) {
+                buffer_free(buf);
+                return fail_memory(err);
+        }
         if (status == STATUS_OK)
                 status = buffer_check_fd(ask, &buf->file, err);
         if (status == STATUS_OK)
@@ -337,7 +390,10 @@ static void buffer_imported(
         *ret = (struct buffer_news){ .session = buf->key.session,
                 .request = buf->request,
                 .buffer = buf->key.id,
-                .status = buf->chore.status };
+                .status = buf->chore.status,
+                .is_device = buf->chore.path != PATH_MEMFD,
+                .made_fd = buf->chore.path == PATH_VMM_MADE ? buf->chore.fd : -1,
+                .made_bytes = buf->chore.n_bytes };
         memcpy(ret->why, buf->chore.why, sizeof(ret->why));
         buffer_set_state(b, buf, buf->chore.status == STATUS_OK ? BUFFER_READY : BUFFER_FAILED);
         if (buf->state == BUFFER_FAILED) {
@@ -355,7 +411,10 @@ bool buffer_chore_done(struct buffers *b, struct chore *chore, struct list *chor
                 buffer_imported(b, buf, chores, ret);
                 return true;
         }
-        if (buf->is_closing) {
+        if (chore->kind == CHORE_RELEASE &&
+                chore->fd >= 0) { /* of device memory, of which nothing is left but that */
+                buffer_start_chore(buf, CHORE_CLOSE, chores);
+        } else if (buf->is_closing) {
                 buf->is_closing = false;
                 buffer_go_if_done(buf, chores);
         } else {
@@ -436,6 +495,23 @@ void buffer_unlease(struct buffers *b, struct place *place, struct list *chores)
         place->memory = NULL;
         buf->n_leases--;
         buffer_go_if_done(buf, chores);
+}
+
+bool buffers_describe(const struct buffers *b, uint32_t i, struct buffer_description *ret) {
+        for (const struct buffer *buf = b->by_id; buf; buf = buf->hh.next) {
+                if (buf->state != BUFFER_READY || (buf->chore.path == PATH_MEMFD && !buf->story) || i-- > 0)
+                        continue;
+                *ret = (struct buffer_description){ .session = buf->key.session,
+                        .id = buf->key.id,
+                        .n_bytes = buf->n_bytes,
+                        .uid = buf->chore.uid,
+                        .path = buf->chore.path,
+                        .device = buf->chore.device,
+                        .stands_for = buf->story ? buf->story->stands_for : "",
+                        .why = buf->story ? buf->story->why : "" };
+                return true;
+        }
+        return false;
 }
 
 uint32_t buffers_count(const struct buffers *b) {

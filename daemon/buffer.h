@@ -28,6 +28,11 @@ struct buffer_ask {
         uint32_t uid;
         const struct msg_register *reg;
         int fd; /* -1: none came; taken when the answer is OK */
+        /* Device memory, as the conductor has found out: how it is reached, and where it is. Zero: host
+         * memory. */
+        enum memory_path path;
+        uint32_t device;
+        const struct error *refused; /* it cannot be: the id stays as failed with this; NULL: it can */
 };
 
 /* How an import ended. */
@@ -35,6 +40,9 @@ struct buffer_news {
         uint64_t session, request, buffer;
         enum status status;
         char why[160];
+        bool is_device;      /* its memory is a device's */
+        int made_fd;         /* it was made for the client, who gets this; the buffer's; -1: it was not */
+        uint64_t made_bytes; /* of all of it, to be mapped as one */
 };
 
 int buffers_new(struct buffers **ret, struct quotas *quotas) MUST_USE;
@@ -78,6 +86,20 @@ enum status buffer_lease(struct buffers *b, uint64_t session, struct place *plac
 
 /* Gives a lease back; harmless on a place without one. */
 void buffer_unlease(struct buffers *b, struct place *place, struct list *chores);
+
+/* What people are told of a buffer that has to do with a device: in its memory, or host memory that stands
+ * for some.
+ */
+struct buffer_description {
+        uint64_t session, id, n_bytes;
+        uint32_t uid;
+        enum memory_path path;
+        uint32_t device;
+        const char *stands_for, *why; /* "": nothing of the kind */
+};
+
+/* The i-th of them; false: there are fewer. */
+bool buffers_describe(const struct buffers *b, uint32_t i, struct buffer_description *ret);
 
 /* Registered and not failed, over all; and of one session. */
 uint32_t buffers_count(const struct buffers *b);

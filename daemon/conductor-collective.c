@@ -3,15 +3,65 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include "base/large.h"
 #include "base/log.h"
 
 static struct task *conductor_take_task(struct conductor *c) {
         struct list *first = list_take_first(&c->tasks);
-        return first ? list_entry(first, struct task, link) : engine_task_new();
+        if (!first)
+                return engine_task_new();
+        c->n_tasks--;
+        return list_entry(first, struct task, link);
 }
 
+/* --- memory that is given back elsewhere --- */
+
+static void burial_think(struct chore *chore) {
+        struct burial *b = list_entry(chore, struct burial, chore);
+        large_free(b->block, b->n_bytes);
+        engine_task_free(b->task);
+}
+
+/* Takes over all that *what names. */
+static void conductor_bury(struct conductor *c, uint32_t uid, const struct burial *what) {
+        struct burial *b = calloc(1, sizeof(*b));
+        if (!b) {
+                struct burial here = *what;
+                burial_think(&here.chore);
+                charge_release(&here.charge);
+                return;
+        }
+        *b = *what;
+        list_init(&b->chore.link);
+        b->chore.kind = CHORE_THINK;
+        b->chore.think = burial_think;
+        b->chore.uid = uid;
+        b->chore.fd = b->chore.read_fd = -1;
+        list_append(&c->chores, &b->chore.link);
+}
+
+void conductor_bury_halves(struct conductor *c) {
+        struct half *half;
+        while ((half = rendezvous_take_buried(c->house.rendezvous)))
+                conductor_bury(c, charge_uid(&half->memory),
+                        &(struct burial){ .block = half,
+                                .n_bytes = half->capacity * sizeof(struct entry),
+                                .charge = half->memory });
+}
+
+/* Kept, where it is small and there are few; what it is charged for goes only when its memory does. */
 static void conductor_put_task(struct conductor *c, struct task *t) {
-        list_append(&c->tasks, &t->link);
+        bool is_small = t->memory.amount <= TASK_BYTES;
+        if (is_small)
+                charge_release(&t->memory);
+        if (is_small && c->n_tasks < MAX_TASKS) {
+                list_append(&c->tasks, &t->link);
+                c->n_tasks++;
+        } else if (is_small) {
+                engine_task_free(t);
+        } else {
+                conductor_bury(c, t->uid, &(struct burial){ .task = t, .charge = t->memory });
+        }
 }
 
 static void conductor_set_pages(struct conductor *c, const struct meeting *m, enum page_state state) {
@@ -30,12 +80,20 @@ static struct findings conductor_found(const struct meeting *m) {
         return t ? t->found : none;
 }
 
+/* Whether the GPU worker has run it, and so has told the streams that wait for it. */
+static bool was_told_on_device(const struct meeting *m) {
+        const struct task *t = m->task;
+        return m->status == STATUS_OK && t && t->plan.device >= DEVICE_GPU && t->plan.n_chunks > 0;
+}
+
 /* One half's end. A lost detail (memory was short when it was made) leaves the status, which is always right.
  */
 static void conductor_tell_half(struct conductor *c, const struct meeting *m, const struct half *half) {
         struct session *s = session_find(c->house.sessions, half->session);
         if (s)
                 s->n_unfinished--;
+        if (half->signal.value && !was_told_on_device(m))
+                conductor_say_done(c, half);
         if (m->status != STATUS_OK) {
                 const struct task *t = m->task;
                 bool is_culprit = t && t->culprit_session != 0 && t->culprit_session == half->session;
@@ -148,6 +206,14 @@ static void conductor_refuse_sealed(struct conductor *c, struct meeting *m, enum
         conductor_finish(c, m);
 }
 
+/* As the configuration has them now: it may be read again at any time. */
+void conductor_set_rules(const struct conductor *c, struct planner *planner) {
+        const struct config *config = c->house.config;
+        planner_set_rules(planner,
+                &(struct plan_rules){ .algorithm = config->plan_algorithm,
+                        .library_from_bytes = config->plan_library_from_bytes });
+}
+
 static enum status refuse_memory(struct conductor *c) {
         error_init(&c->error, STATUS_NO_MEMORY);
         return error_set(&c->error, STATUS_NO_MEMORY, FIELD_UNSPECIFIED, "tuttid is short of memory");
@@ -155,9 +221,11 @@ static enum status refuse_memory(struct conductor *c) {
 
 static struct problem describe_problem(const struct conductor *c, const struct meeting *m, uint32_t *ranks,
         const struct entry **entries, double *weights) {
-        uint32_t n = 0;
+        uint32_t n = 0, device = 0;
         rankset_for_each (rank, &m->have) {
                 ranks[n] = (uint32_t)rank;
+                if (device == 0) /* the first that holds some of it */
+                        device = m->halves[rank]->device;
                 weights[n] = m->halves[rank]->signature.options.weight;
                 entries[n++] = m->halves[rank]->entries;
         }
@@ -167,12 +235,25 @@ static struct problem describe_problem(const struct conductor *c, const struct m
                 .entries = entries,
                 .weights = weights,
                 .divisor = m->divisor,
+                .device = device,
                 .n_devices = engine_n_devices(c->house.engine) };
+}
+
+/* What lies between the steps of a plan is memory that tuttid provides (P18). */
+static enum status charge_scratch(struct conductor *c, const struct meeting *m) {
+        struct task *t = m->task;
+        uint64_t n_bytes = plan_scratch_bytes(&t->plan);
+        if (n_bytes == 0)
+                return STATUS_OK;
+        return quota_charge(c->house.quotas, &t->scratch_charge, m->group->uid, QUOTA_RESULT_BYTES, n_bytes,
+                &c->error);
 }
 
 /* It has a plan, or none: given to the engine unless there is nothing to do. */
 static void conductor_execute(struct conductor *c, struct meeting *m, enum status status) {
         struct task *t = m->task;
+        if (status == STATUS_OK)
+                status = charge_scratch(c, m);
         if (status != STATUS_OK) {
                 conductor_refuse_sealed(c, m, status);
                 return;
@@ -183,11 +264,13 @@ static void conductor_execute(struct conductor *c, struct meeting *m, enum statu
                 return;
         }
         t->owner = m;
-        t->uid = m->group->uid;
         t->group = m->group->id;
         conductor_set_pages(c, m, PAGE_BEGUN);
         c->n_running++;
-        engine_start(c->house.engine, t);
+        if (t->plan.device >= DEVICE_GPU)
+                conductor_launch(c, m, t);
+        else
+                engine_start(c->house.engine, t);
 }
 
 /* --- many entries: planned on a thread of the engine --- */
@@ -203,6 +286,8 @@ static void planning_think(struct chore *chore) {
         struct planning *p = list_entry(chore, struct planning, chore);
         struct task *t = p->meeting->task;
         p->status = planner_plan(p->planner, &p->problem, &t->plan, &p->error);
+        planner_free(p->planner); /* here, for its scratch memory can be large */
+        p->planner = NULL;
 }
 
 static struct planning *planning_new(
@@ -214,6 +299,7 @@ static struct planning *planning_new(
                 free(p);
                 return NULL;
         }
+        conductor_set_rules(c, p->planner);
         p->meeting = m;
         p->problem = describe_problem(c, m, p->ranks, p->entries, p->weights);
         p->problem.device = problem->device;
@@ -237,7 +323,7 @@ static enum status conductor_plan_elsewhere(
         return STATUS_OK;
 }
 
-void conductor_planned(struct conductor *c, struct planning *p) {
+static void conductor_planned(struct conductor *c, struct planning *p) {
         struct meeting *m = p->meeting;
         enum status status = p->status;
         c->n_running--;
@@ -247,6 +333,16 @@ void conductor_planned(struct conductor *c, struct planning *p) {
                 status = error_set(&c->error, STATUS_DRAINING, FIELD_UNSPECIFIED,
                         "tuttid has been stopped before it ran");
         conductor_execute(c, m, status);
+}
+
+void conductor_thought(struct conductor *c, struct chore *chore) {
+        if (chore->think == planning_think) {
+                conductor_planned(c, list_entry(chore, struct planning, chore));
+                return;
+        }
+        struct burial *b = list_entry(chore, struct burial, chore);
+        charge_release(&b->charge);
+        free(b);
 }
 
 /* --- sealed --- */
@@ -263,12 +359,17 @@ void conductor_run(struct conductor *c, struct meeting *m) {
         }
         t->culprit_session = 0;
         memset(&t->found, 0, sizeof(t->found));
-        enum status status = conductor_take_slot(c, m, &problem);
-        if (status == STATUS_OK && problem.signature->n_entries > SLICE_ENTRIES / m->n_halves) {
+        t->uid = m->group->uid;
+        enum status status = quota_charge(
+                c->house.quotas, &t->memory, t->uid, QUOTA_MEMORY_BYTES, planner_bytes(&problem), &c->error);
+        if (status == STATUS_OK)
+                status = conductor_take_slot(c, m, &problem);
+        if (status == STATUS_OK && problem.signature->n_entries > PLAN_ENTRIES / m->n_halves) {
                 status = conductor_plan_elsewhere(c, m, &problem);
                 if (status == STATUS_OK)
                         return;
         } else if (status == STATUS_OK) {
+                conductor_set_rules(c, c->house.planner);
                 status = planner_plan(c->house.planner, &problem, &t->plan, &c->error);
         }
         conductor_execute(c, m, status);
@@ -334,6 +435,7 @@ static void conductor_refuse_scratch(struct conductor *c, struct meeting *m) {
 void conductor_task_done(struct conductor *c, struct task *t) {
         struct meeting *m = t->owner;
         c->n_running--;
+        charge_release(&t->scratch_charge);
         if (t->done_ns > c->now_ns) /* begun in this turn, which the loop thread has had to wait in */
                 c->now_ns = t->done_ns;
         if (t->blocked_ns)
@@ -345,6 +447,10 @@ void conductor_task_done(struct conductor *c, struct task *t) {
         } else if (t->status == STATUS_OK) {
                 conductor_log_findings(m, &t->found);
                 rendezvous_done(c->house.rendezvous, m, STATUS_OK, NULL, c->now_ns);
+        } else if (t->plan.device >= DEVICE_GPU) {
+                enum status status = conductor_explain_failure(c, m, t);
+                describe_meeting(m, &c->error);
+                rendezvous_done(c->house.rendezvous, m, status, &c->error, c->now_ns);
         } else if (t->status == STATUS_NO_MEMORY) {
                 conductor_refuse_scratch(c, m);
         } else {

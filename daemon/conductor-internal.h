@@ -1,6 +1,7 @@
 /* What the files of the conductor share: conductor.c (the turn and the corridor), conductor-requests.c (one
- * packet), conductor-results.c (result objects), conductor-collective.c (from sealed to told),
- * conductor-queries.c (answers), conductor-rows.c (what is in them). */
+ * packet), conductor-results.c (result objects), conductor-signals.c (signal pages), conductor-devices.c
+ * (GPUs), conductor-collective.c (from sealed to told), conductor-queries.c (answers), conductor-rows.c (what
+ * is in them). */
 #pragma once
 
 #include "base/arena.h"
@@ -9,13 +10,19 @@
 
 #define PACKETS_A_TURN 16
 /* Work is counted in entries looked at, of which a thousand take a fraction of a millisecond. */
-#define PACKET_WORK    32   /* of a packet, beside its entries; of looking at a session at all */
-#define END_WORK       64   /* of the end of a session */
-#define ACCEPTS_A_TURN 4    /* fewer than a turn can serve and end, or they would pile up */
-#define SLICE_ENTRIES  1024 /* of one half or collective at a time */
-#define SESSION_WORK   1024 /* after which other users have their turn */
-#define TURN_WORK      2048 /* after which the loop looks for news */
-#define ROWS_A_TURN    256  /* of all answers together: about a millisecond */
+#define PACKET_WORK    16           /* of a packet, beside its entries; of looking at a session at all */
+#define REPLY_WORK     8            /* of an answer; twice as much with an error */
+#define LOOKS_A_WORK   8            /* meetings that are walked through in the time of an entry */
+#define END_WORK       64           /* of the end of a session */
+#define ROW_WORK       4            /* of a row of an answer, for which files in /proc may be read */
+#define ACCEPTS_A_TURN 4            /* fewer than a turn can serve and end, or they would pile up */
+#define SLICE_ENTRIES  256          /* of one half or collective at a time */
+#define PLAN_ENTRIES   1024         /* times ranks: with more of them it is planned elsewhere */
+#define SESSION_WORK   256          /* after which other users have their turn */
+#define TURN_WORK      512          /* after which the loop looks for news */
+#define MAX_TASKS      64           /* kept to be used again */
+#define TASK_BYTES     (256u << 10) /* with plans of this size at most */
+#define ROWS_A_TURN    64           /* of all answers together */
 
 /* A collective of many entries, made into a plan on a thread of the engine. It has a planner of its own,
  * whose scratch memory goes with it. */
@@ -31,17 +38,29 @@ struct planning {
         double weights[MAX_WORLD];
 };
 
+/* Memory that is given back on a thread of the engine, since a hundred megabytes of it take milliseconds; it
+ * stays charged until then. Either a block or a task. */
+struct burial {
+        struct chore chore;
+        void *block;
+        size_t n_bytes;
+        struct task *task;
+        struct charge charge;
+};
+
 struct conductor {
         struct house house;
         uint64_t started_ns, now_ns; /* now: of this turn */
         bool is_draining, is_over;   /* over: all sessions have been ended */
         struct outcome outcome;
-        struct list chores;    /* to be given to the engine */
-        struct list ejected;   /* struct session.eject_link: to be ended when the outcome is settled */
-        struct list tasks;     /* free ones */
+        struct list chores;  /* to be given to the engine */
+        struct list ejected; /* struct session.eject_link: to be ended when the outcome is settled */
+        struct list tasks;   /* free ones, and how many */
+        uint32_t n_tasks;
         struct list queries;   /* struct query.link: answers that can go on */
         uint32_t n_rows_left;  /* that this turn may still write for them */
         uint64_t work;         /* of this turn */
+        bool is_more_done;     /* by the engine than this turn has looked at */
         struct list returning; /* struct meeting.outcome_link: told, and not given back yet */
         uint32_t n_running;    /* planned or run elsewhere */
         struct arena request_arena, scratch;
@@ -97,6 +116,38 @@ enum status conductor_take_slot(struct conductor *c, struct meeting *m, struct p
 /* The collective has ended: with OK its contributors hold the slot. */
 void conductor_end_slot(struct conductor *c, struct meeting *m);
 
+void conductor_set_rules(const struct conductor *c, struct planner *planner);
+
+/* --- GPUs (conductor-devices.c) --- */
+
+/* Fills in where the memory lies that *ask registers, and how it is reached; or `refused` of *ask, which is
+ * kept in *ret_refused. */
+void conductor_find_device(struct conductor *c, struct buffer_ask *ask, struct error *ret_refused);
+/* An import of device memory has ended well. */
+void conductor_reply_registered(struct conductor *c, struct session *s, const struct buffer_news *news);
+/* To whoever does it: the engine, or the GPU process. */
+void conductor_do(struct conductor *c, struct chore *chore);
+/* A chore came back from the GPU process: false where the engine has to do the rest. */
+bool conductor_chore_is_over(const struct chore *chore);
+/* Gives a sealed collective to the GPU process. */
+void conductor_launch(struct conductor *c, struct meeting *m, struct task *t);
+/* A run on a GPU has failed: c->error tells. Its status for all. */
+enum status conductor_explain_failure(struct conductor *c, const struct meeting *m, const struct task *t);
+/* Which order of streams can be had just now. */
+void conductor_offer_signals(struct conductor *c);
+
+/* --- signal pages (conductor-signals.c) --- */
+
+void conductor_open_signals(struct conductor *c, struct session *s, const struct request *r);
+/* A chore of a page has ended. */
+void conductor_signals_done(struct conductor *c, struct chore *chore);
+/* Every entry is leased: where the half brings a signal, keeps the page for it. */
+enum status conductor_use_signal(struct conductor *c, struct half *half);
+/* Gives the page back; harmless where there is none. */
+void conductor_end_signal(struct conductor *c, struct half *half);
+/* The half is told of an end that its stream has not heard of from the worker. */
+void conductor_say_done(struct conductor *c, const struct half *half);
+
 /* Fills in what only the host knows of the replicas in an error: alive, stopped, dead. */
 void conductor_probe(struct conductor *c, const struct group *g, uint32_t n, struct replica_report *reports);
 
@@ -108,5 +159,7 @@ void conductor_task_done(struct conductor *c, struct task *t);
 void conductor_finish(struct conductor *c, struct meeting *m);
 /* Gives up to `n` entries of the collectives that are told back. */
 void conductor_give_back(struct conductor *c, uint32_t n);
-/* A planning came back from the engine. */
-void conductor_planned(struct conductor *c, struct planning *planning);
+/* Hands to the engine what rendezvous leaves to be freed. */
+void conductor_bury_halves(struct conductor *c);
+/* A CHORE_THINK came back from the engine: a planning or a burial. */
+void conductor_thought(struct conductor *c, struct chore *chore);

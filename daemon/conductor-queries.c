@@ -39,6 +39,7 @@ struct row *writer_add(struct row_writer *w, enum row_type type, size_t bytes) {
                 writer_flush(w, false);
         if (w->conductor->n_rows_left > 0)
                 w->conductor->n_rows_left--;
+        w->conductor->work += ROW_WORK;
         struct row *row = &w->rows[w->n_rows++];
         *row = (struct row){ .type = type };
         return row;
@@ -94,6 +95,10 @@ static bool write_groups_stats(struct row_writer *w, struct query *q) {
         return write_each(w, q, write_stats);
 }
 
+static bool write_groups_histograms(struct row_writer *w, struct query *q) {
+        return write_each(w, q, write_histograms);
+}
+
 static bool write_ended_groups(struct row_writer *w, struct query *q) {
         struct row_group group;
         struct recording *at = NULL;
@@ -141,16 +146,17 @@ static bool write_dump(struct row_writer *w, struct query *q) {
         return !writer_is_tired(w);
 }
 
-#define MAX_PARTS 6
+#define MAX_PARTS 8
 
 /* NULL ends them. */
 static bool (*const parts[][MAX_PARTS])(struct row_writer *w, struct query *q) = {
-        [WHAT_STATUS] = { write_daemon, write_devices, write_groups, write_groups_pending,
-                write_groups_results },
+        [WHAT_STATUS] = { write_daemon, write_devices, write_gpus, write_buffers, write_groups,
+                write_groups_pending, write_groups_results },
         [WHAT_GROUPS] = { write_groups, write_ended_groups, write_groups_members },
         [WHAT_STATS] = { write_daemon, write_groups_stats },
         [WHAT_DUMP] = { write_dump },
         [WHAT_QUOTA] = { write_quota },
+        [WHAT_HISTOGRAMS] = { write_groups_histograms },
 };
 
 /* --- what cannot be answered --- */

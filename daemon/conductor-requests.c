@@ -16,8 +16,10 @@ void conductor_return_entries(struct conductor *c, struct half *half, uint32_t *
                 if (half->object)
                         result_end_use(c->house.results, &e->output, &c->chores);
         }
-        if (half->n_checked == 0)
-                half->object = NULL;
+        if (half->n_checked > 0)
+                return;
+        half->object = NULL;
+        conductor_end_signal(c, half);
 }
 
 void conductor_drop_half(struct conductor *c, struct half *half) {
@@ -58,6 +60,11 @@ static enum status conductor_lease_entry(
         return STATUS_OK;
 }
 
+static void half_note_device(struct half *half, const struct place *p) {
+        if (half->device == 0 && p->memory && p->memory->path != PATH_MEMFD)
+                half->device = p->memory->device;
+}
+
 /* Up to `n` entries more: checked, leased, made ready to be compared. */
 static enum status conductor_check_entries(
         struct conductor *c, struct half *half, const struct half_view *v, uint32_t n) {
@@ -68,9 +75,13 @@ static enum status conductor_check_entries(
                 if (status != STATUS_OK)
                         break;
                 status = conductor_lease_entry(c, half, &half->entries[i], v->rank);
+                half_note_device(half, &half->entries[i].input);
+                half_note_device(half, &half->entries[i].output);
                 if (status != STATUS_OK)
                         c->error.entry = half->signature.kind == KIND_BATCH_REDUCE ? (int32_t)i : -1;
         }
+        if (status == STATUS_OK && half->n_checked == half->signature.n_entries)
+                status = conductor_use_signal(c, half);
         return status;
 }
 
@@ -92,6 +103,7 @@ static enum status conductor_check_half(struct conductor *c, struct half *half, 
 static void conductor_refuse_half(struct conductor *c, struct session *s, struct half *half) {
         enum status status = rendezvous_refuse(c->house.rendezvous, half, c->now_ns, &c->outcome, &c->error);
         stats_count_refusal(c->house.stats);
+        conductor_say_done(c, half);
         conductor_reply_status(c, s, half->request, status, &c->error);
         conductor_drop_half(c, half);
 }
@@ -132,6 +144,7 @@ static void conductor_submit(struct conductor *c, struct session *s, struct half
                 return;
         }
         conductor_probe(c, m ? m->group : NULL, m ? c->error.n_replicas : 0, c->error.replicas);
+        conductor_say_done(c, half);
         conductor_reply_status(c, s, half->request, status, &c->error);
         conductor_drop_half(c, half);
 }
@@ -169,6 +182,7 @@ static void half_fill(struct half *half, const struct session *s, const struct r
         half->signature = ask->signature;
         half->has_timeout = ask->has_timeout;
         half->timeout_ns = ask->timeout_ns;
+        half->signal = ask->signal;
 }
 
 /* A half without entries, to be refused in its sender's name. */
@@ -181,6 +195,7 @@ static void conductor_refuse_ask(struct conductor *c, struct session *s, const s
                 if (ask->has_key)
                         error_set(
                                 &c->error, STATUS_NO_MEMORY, FIELD_UNSPECIFIED, "tuttid is short of memory");
+                signals_set_done(c->house.signals, s->id, &ask->signal, &c->chores);
                 conductor_reply_status(c, s, r->request, c->error.status, &c->error);
                 return;
         }
@@ -371,11 +386,13 @@ static void conductor_handle_register(
         }
         if (packet->n_fds == 1)
                 ask.fd = packet->fds[0];
+        struct error refused;
+        conductor_find_device(c, &ask, &refused);
         error_init(&c->error, STATUS_OK);
         enum status status = buffer_register(c->house.buffers, &ask, &c->chores, &c->error);
-        if (status == STATUS_OK)
+        if (status == STATUS_OK && packet->n_fds == 1)
                 packet->fds[0] = -1;
-        else
+        if (status != STATUS_OK)
                 conductor_reply_status(c, s, r->request, status, &c->error);
 }
 
@@ -402,6 +419,7 @@ static void conductor_dispatch(
         case REQUEST_QUERY: conductor_query(c, s, r->request, &r->query); return;
         case REQUEST_GOODBYE: conductor_handle_goodbye(c, s); return;
         case REQUEST_MAKE_RESULT: conductor_make_result(c, s, r); return;
+        case REQUEST_OPEN_SIGNALS: conductor_open_signals(c, s, r); return;
         case REQUEST_RELEASE_RESULT: status = conductor_release_result(c, s, &r->release_result); break;
         case REQUEST_LEAVE:
                 results_end_membership(c->house.results, s->id, r->membership, &c->chores);
@@ -410,10 +428,7 @@ static void conductor_dispatch(
         case REQUEST_ABORT:
                 status = rendezvous_abort(rv, s->id, &r->abort, c->now_ns, &c->outcome, err);
                 break;
-        case REQUEST_BUSY:
-                status = rendezvous_busy(rv, s->id, &r->busy, c->now_ns, &c->outcome, err);
-                c->work += SESSION_WORK; /* it looks at all that is pending */
-                break;
+        case REQUEST_BUSY: status = rendezvous_busy(rv, s->id, &r->busy, c->now_ns, &c->outcome, err); break;
         case REQUEST_UNREGISTER:
                 error_init(err, STATUS_OK);
                 status = buffer_unregister(c->house.buffers, s->id, r->buffer, &c->chores, err);

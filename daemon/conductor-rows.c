@@ -283,6 +283,46 @@ bool write_stats(struct row_writer *w, struct query *q, const struct group *g) {
         return write_members(w, q, g);
 }
 
+/* --- histograms --- */
+
+static void write_histogram(struct row_writer *w, const struct histogram *h, const struct row_histogram *of) {
+        if (!h)
+                return;
+        size_t bytes = HISTOGRAM_OCTAVES * sizeof(uint64_t);
+        struct row *row = writer_add(w, ROW_HISTOGRAM, bytes);
+        uint64_t *counts = arena_calloc(&w->arena, HISTOGRAM_OCTAVES, sizeof(*counts));
+        CHECK(counts); /* writer_add has made room */
+        histogram_octaves(h, counts);
+        row->histogram = *of;
+        row->histogram.n = h->n;
+        row->histogram.sum_ns = h->sum_ns;
+        row->histogram.bounds_from_ns = HISTOGRAM_BOUNDS_NS;
+        row->histogram.n_counts = HISTOGRAM_OCTAVES;
+        row->histogram.counts = counts;
+}
+
+bool write_histograms(struct row_writer *w, struct query *q, const struct group *g) {
+        const struct stats *s = w->conductor->house.stats;
+        struct row_histogram of = { .job = g->job, .group = g->name, .uid = g->uid };
+        for (int kind = KIND_REDUCE; q->rank == 0 && kind < N_KIND; kind++) {
+                of.kind = (enum kind)kind;
+                of.measure = MEASURE_WAIT;
+                write_histogram(w, stats_histogram_of_kind(s, g, of.kind, of.measure), &of);
+                of.measure = MEASURE_RUN;
+                write_histogram(w, stats_histogram_of_kind(s, g, of.kind, of.measure), &of);
+        }
+        of.kind = KIND_UNSPECIFIED;
+        of.measure = MEASURE_LATENESS;
+        for (; q->rank < g->world_size; q->rank++) {
+                if (writer_is_tired(w))
+                        return false;
+                of.rank = q->rank;
+                if (g->members[q->rank].id)
+                        write_histogram(w, stats_histogram_of_member(s, &g->members[q->rank]), &of);
+        }
+        return true;
+}
+
 /* --- the flight recorder --- */
 
 /* The recorder's strings and arrays are good until its next call: they are copied to live until the packet is

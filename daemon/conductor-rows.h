@@ -46,10 +46,13 @@ bool writer_is_tired(const struct row_writer *w);
 /* Each writes its rows: all (true), or as many as it may, and will go on. */
 bool write_daemon(struct row_writer *w, struct query *q);
 bool write_devices(struct row_writer *w, struct query *q);
+bool write_gpus(struct row_writer *w, struct query *q);
+bool write_buffers(struct row_writer *w, struct query *q);
 bool write_group(struct row_writer *w, struct query *q, const struct group *g);
 bool write_members(struct row_writer *w, struct query *q, const struct group *g);
 bool write_pending(struct row_writer *w, struct query *q, const struct group *g);
 bool write_results(struct row_writer *w, struct query *q, const struct group *g);
 bool write_stats(struct row_writer *w, struct query *q, const struct group *g);
+bool write_histograms(struct row_writer *w, struct query *q, const struct group *g);
 
 void write_record(struct row_writer *w, const struct row_record *record);

@@ -50,12 +50,18 @@ void conductor_free(struct conductor *c) {
 
 void conductor_reply_fd(struct conductor *c, struct session *s, const struct reply *reply, int fd) {
         size_t n_bytes;
+        c->work += reply->error ? 2 * REPLY_WORK : REPLY_WORK;
         if (!s)
                 return;
         int r = codec_encode_reply(reply, &c->scratch, c->out, &n_bytes);
         CHECK(r == 0);
         r = session_send(c->house.sessions, s, c->out, n_bytes, &fd, fd >= 0);
-        if (r < 0)
+        if (r == -EDQUOT)
+                conductor_eject(c, s, STATUS_QUOTA,
+                        "the clients of uid %u do not read their replies: reply-bytes has %llu of %llu",
+                        s->uid, (unsigned long long)quota_used(c->house.quotas, s->uid, QUOTA_REPLY_BYTES),
+                        (unsigned long long)quota_limit(c->house.quotas, s->uid, QUOTA_REPLY_BYTES));
+        else if (r < 0)
                 conductor_eject(c, s, STATUS_LIMIT, "it does not read its replies (%s)", strerror(-r));
 }
 
@@ -130,6 +136,7 @@ static void conductor_end_session(struct conductor *c, struct session *s, enum l
         rendezvous_lose(c->house.rendezvous, s->id, loss, why, c->now_ns, &c->outcome);
         buffers_end_session(c->house.buffers, s->id, &c->chores);
         results_end_session(c->house.results, s->id, &c->chores);
+        signals_end_session(c->house.signals, s->id, &c->chores);
         uint64_t id = s->id;
         uint32_t uid = s->uid;
         int socket = session_take_socket(s);
@@ -157,8 +164,12 @@ static void conductor_end_ejected(struct conductor *c, struct session *s) {
 /* A piece of memory work has ended. */
 static void conductor_chore_done(struct conductor *c, struct chore *chore) {
         struct buffer_news news;
+        if (signals_own(chore)) {
+                conductor_signals_done(c, chore);
+                return;
+        }
         if (chore->kind == CHORE_THINK) {
-                conductor_planned(c, list_entry(chore, struct planning, chore));
+                conductor_thought(c, chore);
                 return;
         }
         if (chore->kind == CHORE_MAKE || chore->kind == CHORE_UNMAKE) {
@@ -171,6 +182,12 @@ static void conductor_chore_done(struct conductor *c, struct chore *chore) {
         struct session *s = session_find(c->house.sessions, news.session);
         if (!s)
                 return;
+        if (news.status == STATUS_OK && news.is_device) {
+                conductor_reply_registered(c, s, &news);
+                if (s->held && !buffers_is_importing(c->house.buffers, s->id))
+                        session_resume(c->house.sessions, s);
+                return;
+        }
         error_init(&c->error, news.status);
         c->error.field = news.status == STATUS_OK ? FIELD_UNSPECIFIED : FIELD_BUFFER;
         error_set_detail(&c->error, "%s", news.why);
@@ -275,6 +292,8 @@ static void conductor_eject_member(struct conductor *c, const struct member *m) 
 static void conductor_settle_outcome(struct conductor *c) {
         struct outcome *o = &c->outcome;
         struct list *it;
+        c->work += o->n_looked / LOOKS_A_WORK;
+        o->n_looked = 0;
         while ((it = list_take_first(&o->struck)))
                 conductor_struck(c, list_entry(it, struct half, pool_link));
         while ((it = list_take_first(&o->sealed)))
@@ -310,8 +329,9 @@ static void conductor_settle(struct conductor *c) {
                 else if (outcome_is_empty(&c->outcome))
                         break;
         }
+        conductor_bury_halves(c);
         while ((it = list_take_first(&c->chores)))
-                engine_do(c->house.engine, list_entry(it, struct chore, link));
+                conductor_do(c, list_entry(it, struct chore, link));
 }
 
 /* --- the turn --- */
@@ -375,21 +395,43 @@ static void conductor_serve(struct conductor *c, struct session *s) {
                 return;
         conductor_read(c, s, DRAIN_PACKETS,
                 UINT32_MAX); /* what it said before it ended counts: a goodbye, a last half */
-        if (s->eject_why[0] == '\0')
-                conductor_end_session(c, s, events & SESSION_DEAD ? LOSS_DIED : LOSS_DISCONNECTED,
-                        events & SESSION_DEAD ? "" : "its connection ended, its process did not");
+        if (s->eject_why[0] != '\0')
+                return;
+        if (!s->is_ending) { /* behind those who wait: what its peers had sent before it ended counts too */
+                s->is_ending = true;
+                session_mark(c->house.sessions, s, events & SESSION_DEAD ? SESSION_DEAD : SESSION_HUNG_UP);
+                return;
+        }
+        conductor_end_session(c, s, events & SESSION_DEAD ? LOSS_DIED : LOSS_DISCONNECTED,
+                events & SESSION_DEAD ? "" : "its connection ended, its process did not");
 }
 
+/* Of tasks a turn's share, beside what sessions have: thousands of small ones may be done at once, and no
+ * fewer may be ended than can be begun. */
 static bool conductor_pull_done(struct conductor *c) {
         bool is_any = false;
         struct task *t;
         struct chore *chore;
-        while ((t = engine_take_done_task(c->house.engine))) {
+        uint64_t end_of_share = c->work + TURN_WORK;
+        c->is_more_done = false;
+        while (c->work < end_of_share && (t = engine_take_done_task(c->house.engine))) {
                 conductor_task_done(c, t);
                 is_any = true;
+                c->is_more_done = c->work >= end_of_share;
         }
         while ((chore = engine_take_done_chore(c->house.engine))) {
                 conductor_chore_done(c, chore);
+                is_any = true;
+        }
+        while ((t = workers_take_done_task(c->house.workers))) {
+                conductor_task_done(c, t);
+                is_any = true;
+        }
+        while ((chore = workers_take_done_chore(c->house.workers))) {
+                if (conductor_chore_is_over(chore))
+                        conductor_chore_done(c, chore);
+                else
+                        list_append(&c->chores, &chore->link);
                 is_any = true;
         }
         conductor_settle(c);
@@ -419,9 +461,12 @@ static void conductor_pull(struct conductor *c) {
 bool conductor_turn(struct conductor *c, uint64_t now_ns) {
         c->now_ns = now_ns;
         c->work = 0;
+        c->is_more_done = false;
         if (sessions_next_ns(c->house.sessions) <= now_ns)
                 sessions_expire(c->house.sessions, now_ns);
         c->n_rows_left = ROWS_A_TURN;
+        workers_turn(c->house.workers, now_ns);
+        conductor_offer_signals(c);
         conductor_accept(c);
         do
                 conductor_pull(c);
@@ -433,7 +478,7 @@ bool conductor_turn(struct conductor *c, uint64_t now_ns) {
         conductor_settle(c);
         conductor_give_back(c, c->is_draining ? UINT32_MAX : SLICE_ENTRIES);
         conductor_settle(c);
-        return sessions_are_ready(c->house.sessions) || !list_is_empty(&c->returning);
+        return sessions_are_ready(c->house.sessions) || !list_is_empty(&c->returning) || c->is_more_done;
 }
 
 uint64_t conductor_next_ns(const struct conductor *c) {
@@ -443,6 +488,9 @@ uint64_t conductor_next_ns(const struct conductor *c) {
         if (b < a)
                 a = b;
         b = results_next_ns(c->house.results);
+        if (b < a)
+                a = b;
+        b = workers_next_ns(c->house.workers);
         return b < a ? b : a;
 }
 
@@ -454,7 +502,8 @@ void conductor_drain(struct conductor *c, uint64_t now_ns) {
 }
 
 bool conductor_is_idle(const struct conductor *c) {
-        return c->n_running == 0 && engine_n_open(c->house.engine) == 0;
+        return c->n_running == 0 && engine_n_open(c->house.engine) == 0 &&
+               workers_n_open(c->house.workers) == 0;
 }
 
 void conductor_end_all(struct conductor *c, uint64_t now_ns) {

@@ -21,7 +21,9 @@
 #include "rendezvous.h"
 #include "result.h"
 #include "session.h"
+#include "signals.h"
 #include "stats.h"
+#include "worker.h"
 
 struct conductor;
 
@@ -33,9 +35,11 @@ struct house {
         struct sessions *sessions;
         struct buffers *buffers;
         struct results *results;
+        struct signals *signals;
         struct rendezvous *rendezvous;
         struct planner *planner;
         struct engine *engine;
+        struct workers *workers;
         struct backend *backend;
         struct recorder *recorder;
         struct stats *stats;
@@ -46,8 +50,8 @@ int conductor_new(struct conductor **ret, const struct house *house, uint64_t no
 void conductor_free(struct conductor *c);
 
 /* A bell has rung or a deadline is due: pulls everything until there is nothing left, users in turn, at most
- * 16 packets a session; or until it has worked for about a millisecond (P21). true: there is more to do at
- * once, when the loop has looked for news. */
+ * 16 packets a session; or until it has worked for some tenths of a millisecond (P21). true: there is more to
+ * do at once, when the loop has looked for news. */
 bool conductor_turn(struct conductor *c, uint64_t now_ns) MUST_USE;
 
 /* The next instant at which a turn is due though no bell rings; ALARM_NEVER: none. */

@@ -40,7 +40,10 @@ static uint64_t memory_total(void) {
 }
 
 static const char *const isa_words[] = { "auto", "scalar", "avx2", "avx512", NULL };
+static const char *const algorithm_words[] = { "auto", "one_device", "hierarchical_copy", "library", NULL };
 static const char *const confine_words[] = { "yes", "no", NULL };
+static const char *const gpu_words[] = { "auto", "no", NULL };
+static const char *const ipc_words[] = { "auto", "yes", "no", NULL };
 static const char *const log_words[] = { "error", "warning", "notice", "info", "debug", NULL };
 
 #define FIELD(f) .offset = offsetof(struct config, f), .rule.size = sizeof(((struct config *)NULL)->f)
@@ -75,6 +78,27 @@ static const struct config_key keys[] = {
         { "cpu.isa", .is_fixed = true, FIELD(isa), .rule.type = VALUE_WORD, .rule.words = isa_words,
                 .preset = "auto",
                 .help = "The instruction set of the kernels; results do not depend on it." },
+        { "plan.algorithm", FIELD(plan_algorithm), .rule.type = VALUE_WORD, .rule.words = algorithm_words,
+                .preset = "auto",
+                .help = "How reductions are done that do not say it themselves, where that can be; auto goes "
+                        "by the table." },
+        { "plan.library-from", FIELD(plan_library_from_bytes), .rule.type = VALUE_BYTES,
+                .rule.max = UINT64_C(1) << 50, .preset = "256 KiB",
+                .help = "The size from which on the table gives a reduction over GPUs to their library." },
+        { "gpu.enabled", .is_fixed = true, FIELD(gpu_enabled), .rule.type = VALUE_WORD,
+                .rule.words = gpu_words, .preset = "auto",
+                .help = "Whether GPUs are looked for; they are served by a process of their own, "
+                        "tuttid-gpu." },
+        { "gpu.worker", .is_fixed = true, FIELD(gpu_worker), .rule.type = VALUE_TEXT, .rule.max = 255,
+                .preset = "",
+                .help = "The path of tuttid-gpu; empty finds it beside tuttid or where it is installed." },
+        { "gpu.ipc", .is_fixed = true, FIELD(gpu_ipc), .rule.type = VALUE_WORD, .rule.words = ipc_words,
+                .preset = "auto",
+                .help = "Whether legacy CUDA handles are taken, which anybody who has seen one can use; auto "
+                        "does where tuttid serves one user." },
+        { "gpu.signal-timeout", FIELD(signal_timeout_ns), .rule.type = VALUE_DURATION, .rule.min = 1000000,
+                .rule.max = 24 * HOUR, .preset = "60 s",
+                .help = "How long a collective that all have submitted waits for a client's stream." },
         { "time.default-timeout", FIELD(default_timeout_ns), .rule.type = VALUE_DURATION,
                 .rule.max = 8760 * HOUR, .rule.word = "none", .rule.of_word = no_time, .preset = "600 s",
                 .help = "How long a replica waits for the others when neither call nor group says it; 0 is "
@@ -106,6 +130,13 @@ static const struct config_key keys[] = {
         { "quota.result-bytes", FIELD(quota.result_bytes), .rule.type = VALUE_BYTES,
                 .rule.max = UINT64_C(1) << 50, .preset = "1 GiB",
                 .help = "Memory of the result objects of one user, which tuttid provides; 0 allows none." },
+        { "quota.reply-bytes", FIELD(quota.reply_bytes), .rule.type = VALUE_BYTES, .rule.min = 65536,
+                .rule.max = UINT64_C(1) << 40, .preset = "64 MiB",
+                .help = "Answers that one user's clients have not read yet; who makes them more is "
+                        "ejected." },
+        { "quota.memory-bytes", FIELD(quota.memory_bytes), .rule.type = VALUE_BYTES, .rule.min = 1 << 20,
+                .rule.max = UINT64_C(1) << 50, .preset = "2 GiB",
+                .help = "tuttid's own memory for one user's groups, pending submissions and plans." },
 };
 
 static void *field_of(const struct config_key *k, struct config *c) {
@@ -267,7 +298,10 @@ struct quota_limits config_limits_of(const struct config *c, const struct quota_
                 .mapped_bytes = said_or(own->mapped_bytes, all->mapped_bytes),
                 .pending = said_or(own->pending, all->pending),
                 .groups = said_or(own->groups, all->groups),
-                .recorder_bytes = said_or(own->recorder_bytes, all->recorder_bytes) };
+                .recorder_bytes = said_or(own->recorder_bytes, all->recorder_bytes),
+                .result_bytes = said_or(own->result_bytes, all->result_bytes),
+                .reply_bytes = said_or(own->reply_bytes, all->reply_bytes),
+                .memory_bytes = said_or(own->memory_bytes, all->memory_bytes) };
 }
 
 /* --- admins --- */

@@ -12,6 +12,7 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "isa.h"
+#include "model/algorithm.h"
 
 #define CONFIG_PATH_BYTES 256
 #define MAX_CPU_DEVICES   64
@@ -19,11 +20,16 @@
 #define MAX_OVERRIDES     64 /* users with limits of their own */
 #define QUOTA_NOT_SAID    UINT64_MAX
 
+/* Whether GPUs are looked for; whether legacy handles are taken: auto, where one user alone is served. */
+enum gpu_enabled { GPU_AUTO, GPU_NO };
+enum gpu_ipc { GPU_IPC_AUTO, GPU_IPC_YES, GPU_IPC_NO };
+
 /* Whether tuttid confines itself, once it has started. */
 enum confine { CONFINE_YES, CONFINE_NO };
 
 struct quota_limits {
-        uint64_t connections, descriptors, mapped_bytes, pending, groups, recorder_bytes, result_bytes;
+        uint64_t connections, descriptors, mapped_bytes, pending, groups, recorder_bytes, result_bytes,
+                reply_bytes, memory_bytes;
 };
 
 /* [quota.UID]: what it does not say (QUOTA_NOT_SAID) is as for everybody. */
@@ -45,9 +51,15 @@ struct config {
         struct quota_limits quota;
         struct quota_override overrides[MAX_OVERRIDES];
         uint32_t n_overrides;
+        enum algorithm_name plan_algorithm; /* a wish; unspecified: auto */
+        uint64_t plan_library_from_bytes;
         char admins[256]; /* uids, with blanks or commas between them */
         enum log_level log_level;
         enum confine confine;
+        enum gpu_enabled gpu_enabled;
+        enum gpu_ipc gpu_ipc;
+        char gpu_worker[CONFIG_PATH_BYTES]; /* "": tuttid-gpu, beside tuttid or in libexecdir */
+        uint64_t signal_timeout_ns;
 };
 
 /* As the file says it: "avx512". */

@@ -4,6 +4,7 @@
 #include "daemon.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -11,6 +12,7 @@
 #include <string.h>
 #include <sys/random.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 #include <uv.h>
 #include "backends/host/host.h"
@@ -19,9 +21,11 @@
 #include "conductor.h"
 #include "confine.h"
 #include "service.h"
+#include "worker.h"
 
 #define OWN_DESCRIPTORS 256 /* what tuttid has open for itself, with room for guests who are turned away */
 #define DRAIN_LIMIT_NS  (5 * NS_PER_S)
+#define SLICE_NS        (NS_PER_MS / 10)
 /* Signs of life in the time in which the manager wants one: the proof is one tick old, and a tick may be
  * late. */
 #define WATCHDOG_TICKS 4
@@ -44,6 +48,8 @@ struct daemon {
         uint64_t timer_at_ns, drain_until_ns;
         char why[512]; /* it cannot start; "": as errno says */
         char unconfined[CONFINE_WHY_BYTES];
+        struct nursery *nursery; /* until the workers have it */
+        char no_gpus[512];       /* why there is no nursery */
 };
 
 static void daemon_ring(void *data) {
@@ -236,6 +242,62 @@ static int daemon_build_leash(struct daemon *d) {
         return r < 0 ? r : uv_read_start((uv_stream_t *)&d->leash, daemon_on_alloc, daemon_on_leash);
 }
 
+/* tuttid-gpu: as configured, or beside tuttid. 0 or negative errno. */
+static int daemon_find_gpu_worker(const struct config *c, char *path, size_t size) {
+        if (c->gpu_worker[0] != '\0') {
+                snprintf(path, size, "%s", c->gpu_worker);
+                return 0;
+        }
+        ssize_t n = readlink("/proc/self/exe", path, size - 1);
+        if (n < 0)
+                return -errno;
+        path[n] = '\0';
+        char *slash = strrchr(path, '/');
+        if (!slash || (size_t)(slash + 1 - path) + sizeof("tuttid-gpu") > size)
+                return -ENAMETOOLONG;
+        memcpy(slash + 1, "tuttid-gpu", sizeof("tuttid-gpu"));
+        return 0;
+}
+
+/* Before there are threads: it is forked. That there are no GPUs is no error. */
+static int daemon_build_nursery(struct daemon *d) {
+        char path[1024];
+        if (d->config->gpu_enabled == GPU_NO) {
+                snprintf(d->no_gpus, sizeof(d->no_gpus), "gpu.enabled is no");
+                return 0;
+        }
+        int r = daemon_find_gpu_worker(d->config, path, sizeof(path));
+        if (r == 0 && access(path, X_OK) < 0)
+                r = -errno;
+        if (r == -ENOENT && d->config->gpu_worker[0] == '\0') {
+                snprintf(d->no_gpus, sizeof(d->no_gpus),
+                        "tuttid-gpu does not lie beside tuttid: it is built where the CUDA toolkit is");
+                return 0;
+        }
+        if (r < 0) {
+                snprintf(d->no_gpus, sizeof(d->no_gpus), "%.300s cannot be started: %s", path, strerror(-r));
+                return 0;
+        }
+        return nursery_new(&d->nursery, path);
+}
+
+/* Handles are no capabilities: whoever has seen one can use it. */
+static bool daemon_takes_ipc(const struct config *c) {
+        bool is_for_one_user = c->is_private || (geteuid() != 0 && c->socket_group[0] == '\0');
+        return c->gpu_ipc == GPU_IPC_YES || (c->gpu_ipc == GPU_IPC_AUTO && is_for_one_user);
+}
+
+static int daemon_build_workers(struct daemon *d, const struct doorbell *bell) {
+        const struct workers_setting setting = { .nursery = d->nursery,
+                .why = d->no_gpus,
+                .takes_ipc = daemon_takes_ipc(d->config),
+                .log_level = d->config->log_level,
+                .bell = *bell,
+                .now_ns = clock_now_ns() };
+        d->nursery = NULL;
+        return workers_new(&d->house.workers, &d->loop, &setting);
+}
+
 /* Floor 2 and the machines, from the bottom up. */
 static int daemon_build_rooms(struct daemon *d) {
         struct house *h = &d->house;
@@ -259,15 +321,19 @@ static int daemon_build_rooms(struct daemon *d) {
         if (r == 0)
                 r = engine_new(&h->engine, &d->loop, c, h->backend, &bell);
         if (r == 0)
+                r = daemon_build_workers(d, &bell);
+        if (r == 0)
                 r = buffers_new(&h->buffers, h->quotas);
         if (r == 0)
                 r = results_new(&h->results, h->quotas);
+        if (r == 0)
+                r = signals_new(&h->signals, h->quotas);
         if (r == 0)
                 r = sessions_new(&h->sessions, &d->loop, h->quotas, &bell);
         if (r == 0)
                 r = recorder_new(&h->recorder, h->quotas);
         if (r == 0)
-                r = stats_new(&h->stats);
+                r = stats_new(&h->stats, h->quotas);
         return r;
 }
 
@@ -286,9 +352,29 @@ static int daemon_build_listener(struct daemon *d) {
         return r;
 }
 
+/* The loop thread has little to do and much that waits for it: it asks for slices of 0.1 ms instead of some
+ * milliseconds, so that the scheduler lets it go before those that compute, tuttid's own workers among them
+ * (Linux 6.12; before it this changes nothing). Behind the workers, which would inherit it. */
+static void daemon_ask_for_short_slices(void) {
+        struct {
+                uint32_t n_bytes, policy;
+                uint64_t flags;
+                int32_t nice;
+                uint32_t priority;
+                uint64_t runtime_ns, deadline_ns, period_ns;
+        } attr = { 0 };
+        if (syscall(SYS_sched_getattr, 0, &attr, sizeof(attr), 0) < 0 || attr.policy != SCHED_OTHER)
+                return;
+        attr.n_bytes = sizeof(attr);
+        attr.runtime_ns = SLICE_NS;
+        (void)syscall(SYS_sched_setattr, 0, &attr, 0);
+}
+
 static int daemon_build(struct daemon *d) {
         daemon_raise_descriptors(d->config);
         int r = service_new(&d->service);
+        if (r == 0)
+                r = daemon_build_nursery(d);
         if (r == 0)
                 r = daemon_build_loop(d);
         if (r == 0)
@@ -304,6 +390,7 @@ static int daemon_build(struct daemon *d) {
                 log_error("%s", d->why);
                 return r;
         }
+        daemon_ask_for_short_slices();
         confine(d->config->confine, d->unconfined); /* nobody was let in yet */
         d->house.unconfined = d->unconfined;
         r = conductor_new(&d->conductor, &d->house, clock_now_ns());
@@ -389,6 +476,8 @@ static void daemon_tear_down(struct daemon *d) {
                 engine_stop(h->engine);
                 is_stuck = engine_is_stuck(h->engine);
         }
+        if (h->workers)
+                workers_stop(h->workers);
         if (d->conductor)
                 while (conductor_turn(d->conductor, clock_now_ns())) /* what has just been finished */
                         ;
@@ -403,8 +492,11 @@ static void daemon_tear_down(struct daemon *d) {
         recorder_free(h->recorder);
         sessions_free(h->sessions);
         results_free(h->results);
+        signals_free(h->signals);
         buffers_free(h->buffers);
         engine_free(h->engine);
+        workers_free(h->workers);
+        nursery_free(d->nursery);
         if (h->backend)
                 h->backend->ops->free(h->backend);
         planner_free(h->planner);
@@ -427,6 +519,7 @@ int daemon_run(const struct config *config, const struct config_source *source) 
         d->config = &d->settings;
         d->source = source;
         signal(SIGPIPE, SIG_IGN);
+        signal(SIGCHLD, SIG_IGN); /* the nursery is the one child, and tells its end otherwise */
         int r = daemon_build(d);
         if (r == 0) {
                 daemon_say_ready(d);

@@ -19,8 +19,8 @@ struct worker {
         bool is_running; /* a slice, of: */
         uint32_t uid;
         uint64_t group;
-        int schedstat_fd; /* this thread's; -1 where the kernel has none */
-        uint64_t run_delay_ns, run_delay_read_ns;
+        int schedstat_fd;                       /* this thread's; -1 where the kernel has none */
+        uint64_t mark_ns, run_delay_ns, cpu_ns; /* when its clocks were read, and where they stood */
         _Atomic uint32_t answered; /* the last question of the engine that this worker has seen */
 };
 
@@ -63,7 +63,8 @@ struct engine {
         struct device *devices;
         uint32_t n_devices;
         struct crew memory, closers;
-        struct list done_tasks, done_chores;
+        struct turns done_tasks; /* struct task.link, by user */
+        struct list done_chores;
         uint64_t confined[N_CONFINED]; /* group ids, a ring */
         uint32_t n_confined;
         uint32_t n_open;

@@ -14,8 +14,8 @@
 #include "base/fd.h"
 #include "base/log.h"
 
-#define BLOCKED_LIMIT_NS   (100 * NS_PER_MS)
-#define SCHEDSTAT_STALE_NS NS_PER_S
+#define BLOCKED_LIMIT_NS (100 * NS_PER_MS)
+#define MARK_STALE_NS    (10 * NS_PER_MS)
 
 /* --- device workers --- */
 
@@ -69,13 +69,20 @@ static uint64_t worker_run_delay_ns(const struct worker *w) {
         return sscanf(buf, "%llu %llu", &on_cpu, &delay) == 2 ? delay : 0;
 }
 
+/* Notes where the thread's clocks stand, unless that was done just now: asking costs as much as a small
+ * chunk. What they have counted since then is taken from a chunk's blocked time, so it must not be much. */
+static void worker_mark(struct worker *w, uint64_t now_ns) {
+        if (now_ns - w->mark_ns <= MARK_STALE_NS)
+                return;
+        w->mark_ns = now_ns;
+        w->run_delay_ns = worker_run_delay_ns(w);
+        w->cpu_ns = clock_thread_cpu_ns();
+}
+
 /* The part of `wall_ns` that was neither computing nor waiting for a core: somebody made our memory stand
  * still. */
-static uint64_t worker_blocked_ns(struct worker *w, uint64_t wall_ns, uint64_t cpu_ns) {
-        uint64_t before = w->run_delay_ns;
-        w->run_delay_ns = worker_run_delay_ns(w);
-        w->run_delay_read_ns = clock_now_ns();
-        uint64_t busy = cpu_ns + (w->run_delay_ns - before);
+static uint64_t worker_blocked_ns(const struct worker *w, uint64_t wall_ns) {
+        uint64_t busy = clock_thread_cpu_ns() - w->cpu_ns + (worker_run_delay_ns(w) - w->run_delay_ns);
         return wall_ns > busy ? wall_ns - busy : 0;
 }
 
@@ -100,11 +107,8 @@ static void worker_run_slice(struct worker *w, struct slice *s) {
         struct device *d = w->device;
         struct engine *e = d->engine;
         uint64_t begun_ns = clock_now_ns();
-        if (begun_ns - w->run_delay_read_ns > SCHEDSTAT_STALE_NS) {
-                w->run_delay_ns = worker_run_delay_ns(w);
-                w->run_delay_read_ns = begun_ns;
-        }
-        uint64_t now_ns = begun_ns, blocked_ns = 0, cpu_ns = clock_thread_cpu_ns();
+        uint64_t now_ns = begun_ns, blocked_ns = 0;
+        worker_mark(w, begun_ns);
         const struct memory *culprit = NULL;
         struct findings found = { 0 };
         enum status status = STATUS_OK;
@@ -114,12 +118,11 @@ static void worker_run_slice(struct worker *w, struct slice *s) {
                 worker_answer(w);
                 uint64_t then_ns = clock_now_ns();
                 if (then_ns - now_ns >= BLOCKED_LIMIT_NS) {
-                        uint64_t blocked =
-                                worker_blocked_ns(w, then_ns - now_ns, clock_thread_cpu_ns() - cpu_ns);
+                        uint64_t blocked = worker_blocked_ns(w, then_ns - now_ns);
                         if (blocked >= BLOCKED_LIMIT_NS)
                                 blocked_ns = blocked;
-                        cpu_ns = clock_thread_cpu_ns();
                 }
+                worker_mark(w, then_ns);
                 now_ns = then_ns;
         } while (status == STATUS_OK && s->next_chunk < s->end_chunk &&
                  atomic_load_explicit(&d->n_ready, memory_order_relaxed) == 0);

@@ -95,7 +95,7 @@ int engine_new(struct engine **ret, uv_loop_t *loop, const struct config *config
         pthread_mutex_init(&e->lock, NULL);
         crew_init(&e->memory);
         crew_init(&e->closers);
-        list_init(&e->done_tasks);
+        turns_init(&e->done_tasks);
         list_init(&e->done_chores);
         int r = uv_async_init(loop, &e->async, engine_on_async);
         if (r < 0) {
@@ -205,6 +205,7 @@ void engine_task_free(struct task *t) {
                 return;
         task_drop_scratch(t, 0);
         plan_deinit(&t->plan);
+        free((void *)t->signals);
         free(t);
 }
 
@@ -272,7 +273,7 @@ bool task_start_phase(struct engine *e, struct task *t) {
 
 void task_finish(struct engine *e, struct task *t) {
         t->done_ns = clock_now_ns();
-        list_append(&e->done_tasks, &t->link);
+        turns_put(&e->done_tasks, t->uid, &t->link);
         e->n_running--;
         /* Workers of any device may have waited for a later phase of this one before they could end. */
         for (uint32_t i = 0; e->is_stopping && i < e->n_devices; i++)
@@ -328,7 +329,7 @@ void engine_do(struct engine *e, struct chore *c) {
 
 struct task *engine_take_done_task(struct engine *e) {
         engine_lock(e);
-        struct list *first = list_take_first(&e->done_tasks);
+        struct list *first = turns_take(&e->done_tasks, NULL, NULL);
         engine_unlock(e);
         if (!first)
                 return NULL;

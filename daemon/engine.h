@@ -23,6 +23,7 @@
 #include "config.h"
 #include "doorbell.h"
 #include "plan.h"
+#include "quota.h"
 
 struct engine;
 struct task;
@@ -42,10 +43,12 @@ struct task {
         uint32_t uid;
         uint64_t group;
         void *owner;
-        /* For a GPU: what its streams wait for, and how long. The owner's memory. */
+        struct charge scratch_charge; /* its owner's, for the plan's scratch */
+        /* For a GPU: what its streams wait for, and how long. From malloc; freed with it. */
         const struct signal *signals; /* [n_signals] */
         uint32_t n_signals;
         uint64_t limit_ns;
+        struct charge memory; /* its owner's, for the plan */
         /* Set when it comes back. */
         enum status status;   /* OK; BAD_FD with the culprit; NO_MEMORY: no scratch, nothing was written; of a
                                  GPU also TIMEOUT, DEVICE_LOST, ABORTED, INTERNAL */
@@ -89,7 +92,7 @@ void engine_task_free(struct task *t);
 void engine_start(struct engine *e, struct task *t);
 void engine_do(struct engine *e, struct chore *c);
 
-/* What is done, in the order of completion; NULL: nothing more. */
+/* What is done, users in turn, of each in the order of completion; NULL: nothing more. */
 struct task *engine_take_done_task(struct engine *e);
 struct chore *engine_take_done_chore(struct engine *e);
 

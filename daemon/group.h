@@ -95,7 +95,7 @@ struct group {
         bool is_stalled;       /* its oldest meeting is older than stall_warn */
         struct alarm join_deadline, stall;
         struct list outcome_link;
-        struct charge charge;
+        struct charge charge, memory;
         /* The loss that made it FAILED, kept here since a newcomer may have the rank; rank -1 otherwise. */
         int32_t lost_rank;
         enum loss loss;

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/large.h"
 
 #define CHUNK_ALIGNMENT   64
 #define SCRATCH_ALIGNMENT 64
@@ -21,9 +22,9 @@ void plan_init(struct plan *p) {
 }
 
 void plan_deinit(struct plan *p) {
-        free(p->steps);
-        free(p->operands);
-        free(p->strides);
+        large_free(p->steps, p->steps_capacity * sizeof(*p->steps));
+        large_free(p->operands, p->operands_capacity * sizeof(*p->operands));
+        large_free(p->strides, p->strides_capacity * sizeof(*p->strides));
         free(p->sums);
         free(p->scratch);
         free(p->parts);

@@ -16,6 +16,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/large.h"
 
 /* For one collective: some milliseconds. To make two views ready to be compared costs as much as so many
  * steps of the comparison. */
@@ -23,9 +24,10 @@
 #define PAIR_STEPS 32
 
 void ranges_deinit(struct ranges *r) {
-        free(r->all);
-        free(r->spare);
-        free(r->folded);
+        size_t n_bytes = r->capacity * sizeof(*r->all);
+        large_free(r->all, n_bytes);
+        large_free(r->spare, n_bytes);
+        large_free(r->folded, n_bytes);
         *r = (struct ranges){ 0 };
 }
 

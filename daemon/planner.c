@@ -37,6 +37,14 @@ void planner_set_rules(struct planner *p, const struct plan_rules *rules) {
         p->rules = *rules;
 }
 
+uint64_t planner_bytes(const struct problem *problem) {
+        const struct signature *s = problem->signature;
+        uint64_t n_places = 2ull * problem->n_ranks * s->n_entries;
+        uint32_t n_dims = s->n_entries ? problem->entries[0][0].n_dims : 0;
+        return s->n_entries * sizeof(struct step) +
+               n_places * (sizeof(struct operand) + n_dims * sizeof(uint64_t) + 2 * sizeof(struct range));
+}
+
 /* "bytes 0..63 of R1's buffer 2" */
 static void print_range(const struct problem *problem, const struct range *r, struct text *t) {
         const struct place *place = range_place(problem, r);

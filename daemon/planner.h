@@ -17,13 +17,16 @@ struct plan_rules {
         uint64_t library_from_bytes;      /* of a collective on GPUs, from which on the library is better */
 };
 
-/* The rules of a tuttid that was told nothing. */
+/* Those of a tuttid that was told nothing. */
 #define PLAN_RULES_DEFAULT ((struct plan_rules){ .library_from_bytes = UINT64_C(256) << 10 })
 
 int planner_new(struct planner **ret, uint32_t n_devices, uint64_t chunk_bytes) MUST_USE;
 void planner_free(struct planner *p);
 /* Instead of the default ones. */
 void planner_set_rules(struct planner *p, const struct plan_rules *rules);
+
+/* About as much memory as a plan for this takes, with what its making takes. */
+uint64_t planner_bytes(const struct problem *problem);
 
 /* Fills `plan` (reset first). OK; INVALID with field OVERLAP, entry, rank and both ranks in the text, when an
  * output overlaps anything but the same replica's input of the same entry at equal offset, strides and

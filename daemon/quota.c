@@ -34,6 +34,8 @@ const char *quota_name(enum quota quota) {
         case QUOTA_GROUPS: return "groups";
         case QUOTA_RECORDER_BYTES: return "recorder-bytes";
         case QUOTA_RESULT_BYTES: return "result-bytes";
+        case QUOTA_REPLY_BYTES: return "reply-bytes";
+        case QUOTA_MEMORY_BYTES: return "memory-bytes";
         case N_QUOTA: break;
         }
         return "?";
@@ -47,6 +49,8 @@ static void set_limits(uint64_t of[N_QUOTA], const struct quota_limits *limits) 
         of[QUOTA_GROUPS] = limits->groups;
         of[QUOTA_RECORDER_BYTES] = limits->recorder_bytes;
         of[QUOTA_RESULT_BYTES] = limits->result_bytes;
+        of[QUOTA_REPLY_BYTES] = limits->reply_bytes;
+        of[QUOTA_MEMORY_BYTES] = limits->memory_bytes;
 }
 
 int quotas_new(struct quotas **ret, const struct quota_limits *limits) {
@@ -163,6 +167,10 @@ enum status quota_charge_reserve(struct quotas *q, struct charge *charge, uint32
         CHECK(!charge->user && quota < N_QUOTA);
         *charge = (struct charge){ .quota = quota, .amount = amount };
         return charge_take(q, charge, uid, reserve_of(quota_limit(q, uid, quota)), err);
+}
+
+uint32_t charge_uid(const struct charge *charge) {
+        return charge->user ? charge->user->uid : 0;
 }
 
 void charge_release(struct charge *charge) {

@@ -23,6 +23,8 @@ enum quota {
         QUOTA_GROUPS,
         QUOTA_RECORDER_BYTES,
         QUOTA_RESULT_BYTES,
+        QUOTA_REPLY_BYTES,  /* queued for clients that do not read */
+        QUOTA_MEMORY_BYTES, /* of tuttid's own: halves, meetings, plans, groups and their counters */
         N_QUOTA,
 };
 
@@ -57,6 +59,9 @@ enum status quota_charge(struct quotas *q, struct charge *charge, uint32_t uid, 
  * given back. */
 enum status quota_charge_reserve(struct quotas *q, struct charge *charge, uint32_t uid, enum quota quota,
         uint64_t amount, struct error *err) MUST_USE;
+
+/* Whose it is; 0 of an empty charge. */
+uint32_t charge_uid(const struct charge *charge);
 
 /* Gives back; harmless on an empty charge. */
 void charge_release(struct charge *charge);

@@ -18,7 +18,7 @@ static void member_go(struct rendezvous *r, struct member *m, const struct depar
         struct list *circles, struct outcome *out) {
         struct circle *c = circle_of(m->group);
         bool is_newcomer = m->state == MEMBER_JOINING && c->group.state != GROUP_FORMING;
-        member_end_busy(r, m, how->now_ns);
+        member_end_busy(r, m, how->now_ns, out);
         c->n_alive -= m->state == MEMBER_ALIVE;
         m->state = how->state;
         m->loss = how->loss;
@@ -66,6 +66,7 @@ static void circle_fail(struct rendezvous *r, struct circle *c, uint64_t now_ns,
         g->state = GROUP_FAILED;
         note_loss(g, &c->gone, now_ns);
         debts_drop(c);
+        out->n_looked += g->n_meetings;
         list_for_each_safe (it, tmp, &g->meetings) {
                 struct meeting *m = list_entry(it, struct meeting, group_link);
                 if (m->state == MEETING_GATHERING)
@@ -146,9 +147,20 @@ static void dissolve(struct rendezvous *r, struct meeting *m, uint64_t now_ns) {
         stall_check(r, c, now_ns);
 }
 
+static bool has_any(const struct meeting *m, const struct rankset *gone) {
+        rankset_for_each (rank, gone) {
+                if (rankset_has(&m->have, (unsigned int)rank))
+                        return true;
+        }
+        return false;
+}
+
 static void meeting_strike(struct rendezvous *r, struct meeting *m, uint64_t now_ns, struct outcome *out) {
-        const struct rankset *gone = &circle_of(m->group)->gone;
+        const struct circle *c = circle_of(m->group);
+        const struct rankset *gone = &c->gone;
         uint32_t root;
+        if (!m->has_root && m->n_halves < c->n_alive && !has_any(m, gone))
+                return; /* it waits as before, for one fewer */
         strike_halves(m, gone, out);
         if (m->n_halves == 0)
                 dissolve(r, m, now_ns);
@@ -161,6 +173,7 @@ static void meeting_strike(struct rendezvous *r, struct meeting *m, uint64_t now
 }
 
 static void circle_strike(struct rendezvous *r, struct circle *c, uint64_t now_ns, struct outcome *out) {
+        out->n_looked += c->group.n_meetings;
         list_for_each_safe (it, tmp, &c->group.meetings) {
                 struct meeting *m = list_entry(it, struct meeting, group_link);
                 if (m->state == MEETING_GATHERING)

@@ -18,6 +18,7 @@
 #define N_HALF_CLASSES   17 /* room for 1, 2, 4 ... MAX_ENTRIES entries */
 #define N_DEBT_BUCKETS   256
 #define MAX_POOLED_BYTES (64u << 20) /* what the pools keep, all together */
+#define BURIED_BYTES     (1u << 20)  /* from these on a half that is not pooled is freed elsewhere */
 #define MAX_ERRORS       4096        /* that ended meetings hold at a time: 24 MiB */
 
 /* Whose memberships end with a session: its members that are JOINING or ALIVE. */
@@ -69,6 +70,7 @@ struct rendezvous {
         size_t n_circles, n_members, n_meetings, n_reforms; /* that exist: what the heaps have room for */
         struct heap deadlines, busy_ends, join_deadlines, reform_deadlines, stalls;
         struct list halves[N_HALF_CLASSES]; /* pools */
+        struct list buried;                 /* struct half.pool_link: to be freed elsewhere */
         size_t pooled_bytes;
         uint32_t n_errors; /* held by ended meetings and reforms */
 };
@@ -98,9 +100,9 @@ void lookup_make(
         const struct rendezvous *r, const struct group *g, const struct key *key, struct lookup *ret);
 struct meeting *meeting_find(const struct rendezvous *r, const struct lookup *l);
 
-/* A GATHERING meeting without halves, in the tables; NULL when memory is short. */
-struct meeting *meeting_new(
-        struct rendezvous *r, struct circle *c, const struct lookup *l, const struct key *key);
+/* A GATHERING meeting without halves, in the tables; NULL with *err (QUOTA, NO_MEMORY). */
+struct meeting *meeting_new(struct rendezvous *r, struct circle *c, const struct lookup *l,
+        const struct key *key, struct error *err);
 /* Takes a GATHERING or SEALED meeting out of everything that finds it by key or age; it still counts as a
  * reference. */
 void meeting_detach(struct rendezvous *r, struct meeting *m);
@@ -207,7 +209,7 @@ void half_start_clock(struct rendezvous *r, struct meeting *m, struct half *half
 /* Sets the meeting's alarm to the first deadline of its halves whose clock runs. */
 void meeting_set_alarm(struct rendezvous *r, struct meeting *m);
 /* The member is not busy any more, as of `at_ns`. */
-void member_end_busy(struct rendezvous *r, struct member *member, uint64_t at_ns);
+void member_end_busy(struct rendezvous *r, struct member *member, uint64_t at_ns, struct outcome *out);
 void stall_watch(struct rendezvous *r, struct circle *c, uint64_t now_ns);
 /* A meeting has left GATHERING: is its group still stalled? */
 void stall_check(struct rendezvous *r, struct circle *c, uint64_t now_ns);

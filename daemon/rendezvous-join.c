@@ -154,6 +154,7 @@ static bool circle_publish(struct rendezvous *r, struct circle *c) {
 
 static void circle_destroy(struct circle *c) {
         charge_release(&c->group.charge);
+        charge_release(&c->group.memory);
         free(c->failure);
         free(c->group.members);
         free(c);
@@ -164,13 +165,23 @@ static enum status fail_memory(struct error *err) {
                 err, STATUS_NO_MEMORY, FIELD_UNSPECIFIED, "tuttid has no memory for this membership");
 }
 
+static enum status circle_charge(struct rendezvous *r, struct circle *c, uint32_t uid, struct error *err) {
+        uint32_t world_size = c->group.world_size;
+        uint64_t cost = (world_size + QUOTA_RANKS_BEGUN - 1) / QUOTA_RANKS_BEGUN;
+        uint64_t n_bytes = sizeof(*c) + sizeof(*c->failure) + N_DEBT_BUCKETS * sizeof(*c->debt_buckets) +
+                           world_size * sizeof(*c->group.members);
+        enum status status = quota_charge(r->quotas, &c->group.charge, uid, QUOTA_GROUPS, cost, err);
+        if (status == STATUS_OK)
+                status = quota_charge(r->quotas, &c->group.memory, uid, QUOTA_MEMORY_BYTES, n_bytes, err);
+        return status;
+}
+
 static enum status circle_make(struct rendezvous *r, const struct join *join, const struct identity *identity,
         uint64_t now_ns, struct error *err) {
         struct circle *c = circle_new(join, identity, now_ns);
         if (!c)
                 return fail_memory(err);
-        uint64_t cost = (join->ask.world_size + QUOTA_RANKS_BEGUN - 1) / QUOTA_RANKS_BEGUN;
-        enum status status = quota_charge(r->quotas, &c->group.charge, join->uid, QUOTA_GROUPS, cost, err);
+        enum status status = circle_charge(r, c, join->uid, err);
         if (status == STATUS_OK && !circle_publish(r, c))
                 status = fail_memory(err);
         if (status != STATUS_OK)

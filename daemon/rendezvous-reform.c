@@ -248,7 +248,7 @@ enum status rendezvous_reform(struct rendezvous *r, const struct reform_ask *ask
                 error_set_detail(err, "waits in %s already", call_of(m->reform->kind));
                 return STATUS_ALREADY_PENDING;
         }
-        member_end_busy(r, m, now_ns);
+        member_end_busy(r, m, now_ns, out);
         if (!reform_begin(r, m, ask, now_ns)) {
                 describe_member(m, STATUS_NO_MEMORY, err);
                 error_set_detail(err, "tuttid has no memory for this call");

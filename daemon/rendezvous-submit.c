@@ -7,6 +7,7 @@ struct arrival {
         struct circle *circle;
         struct lookup lookup;
         struct meeting *meeting; /* of this key, NULL when there is none yet */
+        struct outcome *out;
 };
 
 /* --- rules 1 to 3: nothing but the sender hears of it --- */
@@ -67,7 +68,7 @@ static enum status admit(struct rendezvous *r, const struct half *half, uint64_t
         a->meeting = meeting_find(r, &a->lookup);
         status = check_not_pending(a, half, err);
         if (status == STATUS_OK)
-                member_end_busy(r, a->member, now_ns);
+                member_end_busy(r, a->member, now_ns, a->out);
         return status;
 }
 
@@ -130,6 +131,7 @@ static void meeting_add(struct rendezvous *r, struct meeting *m, const struct me
         m->n_halves++;
         m->last_rank = half->rank;
         rankset_add(&m->have, half->rank);
+        m->has_root |= half->signature.kind == KIND_BROADCAST;
         meeting_compare(m, half);
         half_start_clock(r, m, half, now_ns);
 }
@@ -153,17 +155,15 @@ static enum status prepare(struct rendezvous *r, struct arrival *a, const struct
                 return refuse(r, a, half, now_ns, out, err);
         }
         if (!a->meeting)
-                a->meeting = meeting_new(r, a->circle, &a->lookup, &half->key);
+                a->meeting = meeting_new(r, a->circle, &a->lookup, &half->key, err);
         if (a->meeting)
                 return STATUS_OK;
-        error_init(err, STATUS_NO_MEMORY);
-        error_set_detail(err, "tuttid has no memory for this collective");
         return refuse(r, a, half, now_ns, out, err);
 }
 
 enum status rendezvous_submit(
         struct rendezvous *r, struct half *half, uint64_t now_ns, struct outcome *out, struct error *err) {
-        struct arrival a;
+        struct arrival a = { .out = out };
         enum status status = admit(r, half, now_ns, &a, err);
         if (status != STATUS_OK)
                 return status;
@@ -175,6 +175,7 @@ enum status rendezvous_submit(
         status = prepare(r, &a, half, now_ns, out, err);
         if (status != STATUS_OK) {
                 charge_release(&half->charge);
+                charge_release(&half->memory);
                 return status;
         }
         rendezvous_half_digest(r, half, UINT32_MAX);
@@ -186,7 +187,7 @@ enum status rendezvous_submit(
 
 enum status rendezvous_refuse(struct rendezvous *r, const struct half *half, uint64_t now_ns,
         struct outcome *out, struct error *err) {
-        struct arrival a;
+        struct arrival a = { .out = out };
         struct error before;
         enum status status = admit(r, half, now_ns, &a, &before);
         if (status != STATUS_OK) {

@@ -3,6 +3,17 @@
 
 /* --- the clock of a half --- */
 
+/* While somebody who is missing is busy the clock of a meeting stands, and with it that of each half whose
+ * deadline is soft. It is one clock for all of them, and nobody touches the halves or moves an alarm when it
+ * stops or goes on: a group may have thousands of meetings, and busy may come and go. A half notes how long
+ * the clock had stood when it came; an alarm that rings too early is set anew. */
+
+/* How long the meeting's clock has stood by now. */
+static uint64_t stood_ns(const struct meeting *m, uint64_t now_ns) {
+        uint64_t now_standing = m->paused_ns && now_ns > m->paused_ns ? now_ns - m->paused_ns : 0;
+        return m->paused_total_ns + now_standing;
+}
+
 static void choose_deadline(
         const struct rendezvous *r, const struct member *member, struct half *half, uint64_t now_ns) {
         uint64_t timeout_ns = r->settings.default_timeout_ns;
@@ -12,7 +23,6 @@ static void choose_deadline(
                 timeout_ns = member->default_timeout_ns;
         half->deadline_ns = deadline_after(now_ns - half->held_ns, timeout_ns);
         half->deadline_is_soft = !half->has_timeout;
-        half->paused_ns = 0;
 }
 
 /* Somebody who is missing is busy. */
@@ -20,79 +30,79 @@ static bool is_excused(const struct meeting *m) {
         return !rankset_is_subset(&circle_of(m->group)->busy, &m->have);
 }
 
-static void half_pause(struct half *half, uint64_t now_ns) {
-        if (half->deadline_is_soft && half->deadline_ns != ALARM_NEVER && half->paused_ns == 0)
-                half->paused_ns = now_ns;
-}
-
-static void half_resume(struct half *half, uint64_t at_ns) {
-        if (half->paused_ns == 0)
-                return;
-        if (__builtin_add_overflow(half->deadline_ns, at_ns - half->paused_ns, &half->deadline_ns))
-                half->deadline_ns = ALARM_NEVER;
-        half->paused_ns = 0;
+/* ALARM_NEVER: it has none, or its clock stands. */
+static uint64_t due_ns(const struct meeting *m, const struct half *half) {
+        uint64_t at_ns = half->deadline_ns;
+        if (!half->deadline_is_soft || at_ns == ALARM_NEVER)
+                return at_ns;
+        if (m->paused_ns)
+                return ALARM_NEVER;
+        if (m->paused_total_ns > half->paused_before_ns &&
+                __builtin_add_overflow(at_ns, m->paused_total_ns - half->paused_before_ns, &at_ns))
+                return ALARM_NEVER;
+        return at_ns;
 }
 
 /* Of halves whose clock runs, the one whose deadline is first; NULL when none has one. */
-static const struct half *first_due(const struct meeting *m) {
+static const struct half *first_due(const struct meeting *m, uint64_t *ret_ns) {
         const struct half *first = NULL;
-        uint64_t at_ns = ALARM_NEVER;
+        *ret_ns = ALARM_NEVER;
         rankset_for_each (rank, &m->have) {
-                const struct half *half = m->halves[rank];
-                if (half->paused_ns || half->deadline_ns >= at_ns)
+                uint64_t at_ns = due_ns(m, m->halves[rank]);
+                if (at_ns >= *ret_ns)
                         continue;
-                at_ns = half->deadline_ns;
-                first = half;
+                *ret_ns = at_ns;
+                first = m->halves[rank];
         }
         return first;
 }
 
 void meeting_set_alarm(struct rendezvous *r, struct meeting *m) {
-        const struct half *first = first_due(m);
-        heap_set(&r->deadlines, &m->deadline, first ? first->deadline_ns : ALARM_NEVER);
+        uint64_t at_ns;
+        (void)first_due(m, &at_ns);
+        m->alarm_is_partial = m->paused_ns != 0;
+        heap_set(&r->deadlines, &m->deadline, at_ns);
 }
 
 void half_start_clock(struct rendezvous *r, struct meeting *m, struct half *half, uint64_t now_ns) {
         choose_deadline(r, &m->group->members[half->rank], half, now_ns);
-        if (is_excused(m))
-                half_pause(half, now_ns);
-        if (!half->paused_ns && half->deadline_ns < m->deadline.at_ns)
-                heap_set(&r->deadlines, &m->deadline, half->deadline_ns);
+        if (!m->paused_ns && is_excused(m))
+                m->paused_ns = now_ns;
+        half->paused_before_ns = stood_ns(m, now_ns);
+        uint64_t at_ns = due_ns(m, half);
+        m->alarm_is_partial |= m->paused_ns != 0;
+        if (at_ns < m->deadline.at_ns)
+                heap_set(&r->deadlines, &m->deadline, at_ns);
 }
 
 /* --- busy --- */
 
-static void meeting_pause(struct rendezvous *r, struct meeting *m, uint64_t now_ns) {
-        rankset_for_each (rank, &m->have) {
-                half_pause(m->halves[rank], now_ns);
-        }
-        meeting_set_alarm(r, m);
-}
-
 static void meeting_resume(struct rendezvous *r, struct meeting *m, uint64_t at_ns) {
-        rankset_for_each (rank, &m->have) {
-                half_resume(m->halves[rank], at_ns);
-        }
-        meeting_set_alarm(r, m);
+        m->paused_total_ns = stood_ns(m, at_ns);
+        m->paused_ns = 0;
+        if (m->alarm_is_partial)
+                meeting_set_alarm(r, m);
 }
 
-static void circle_pause(struct rendezvous *r, struct circle *c, uint64_t now_ns) {
+static void circle_pause(struct circle *c, uint64_t now_ns, struct outcome *out) {
+        out->n_looked += c->group.n_meetings;
         list_for_each (it, &c->group.meetings) {
                 struct meeting *m = list_entry(it, struct meeting, group_link);
-                if (m->state == MEETING_GATHERING && is_excused(m))
-                        meeting_pause(r, m, now_ns);
+                if (m->state == MEETING_GATHERING && !m->paused_ns && is_excused(m))
+                        m->paused_ns = now_ns;
         }
 }
 
-static void circle_resume(struct rendezvous *r, struct circle *c, uint64_t at_ns) {
+static void circle_resume(struct rendezvous *r, struct circle *c, uint64_t at_ns, struct outcome *out) {
+        out->n_looked += c->group.n_meetings;
         list_for_each (it, &c->group.meetings) {
                 struct meeting *m = list_entry(it, struct meeting, group_link);
-                if (m->state == MEETING_GATHERING && !is_excused(m))
+                if (m->state == MEETING_GATHERING && m->paused_ns && !is_excused(m))
                         meeting_resume(r, m, at_ns);
         }
 }
 
-void member_end_busy(struct rendezvous *r, struct member *member, uint64_t at_ns) {
+void member_end_busy(struct rendezvous *r, struct member *member, uint64_t at_ns, struct outcome *out) {
         struct circle *c = circle_of(member->group);
         if (!rankset_has(&c->busy, member->rank))
                 return;
@@ -101,7 +111,7 @@ void member_end_busy(struct rendezvous *r, struct member *member, uint64_t at_ns
         member->busy[0] = '\0';
         heap_set(&r->busy_ends, &member->busy_end, ALARM_NEVER);
         rankset_remove(&c->busy, member->rank);
-        circle_resume(r, c, at_ns);
+        circle_resume(r, c, at_ns, out);
 }
 
 static uint64_t busy_end(const struct rendezvous *r, uint64_t duration_ns, uint64_t now_ns) {
@@ -116,7 +126,7 @@ enum status rendezvous_busy(struct rendezvous *r, uint64_t session, const struct
         if (status != STATUS_OK)
                 return status;
         if (ask->duration_ns == 0) {
-                member_end_busy(r, member, now_ns);
+                member_end_busy(r, member, now_ns, out);
                 return STATUS_OK;
         }
         struct circle *c = circle_of(member->group);
@@ -125,7 +135,7 @@ enum status rendezvous_busy(struct rendezvous *r, uint64_t session, const struct
         heap_set(&r->busy_ends, &member->busy_end, busy_end(r, ask->duration_ns, now_ns));
         rankset_add(&c->busy, member->rank);
         if (!was_busy)
-                circle_pause(r, c, now_ns);
+                circle_pause(c, now_ns, out);
         return STATUS_OK;
 }
 
@@ -177,8 +187,12 @@ static void stall_fire(struct rendezvous *r, struct circle *c, uint64_t now_ns, 
 /* --- what is due --- */
 
 static void meeting_expire(struct rendezvous *r, struct meeting *m, uint64_t now_ns, struct outcome *out) {
-        const struct half *due = first_due(m);
-        CHECK(due);
+        uint64_t at_ns;
+        const struct half *due = first_due(m, &at_ns);
+        if (at_ns > now_ns) { /* its clock stands, or has stood since the alarm was set */
+                meeting_set_alarm(r, m);
+                return;
+        }
         struct rankset missing = rankset_minus(&m->group->alive, &m->have);
         meeting_end(r, m,
                 &(struct reason){ .status = STATUS_TIMEOUT,
@@ -212,7 +226,7 @@ uint64_t rendezvous_next_ns(const struct rendezvous *r) {
 /* The first alarm of `heap` is due. */
 static void ring(struct rendezvous *r, struct heap *heap, uint64_t now_ns, struct outcome *out) {
         if (heap == &r->busy_ends) { /* as of when it was due, so it stays set until then */
-                member_end_busy(r, list_entry(heap->slots[0], struct member, busy_end), now_ns);
+                member_end_busy(r, list_entry(heap->slots[0], struct member, busy_end), now_ns, out);
                 return;
         }
         struct alarm *alarm = heap_take_due(heap, now_ns);

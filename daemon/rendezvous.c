@@ -14,6 +14,7 @@ void outcome_init(struct outcome *o) {
         list_init(&o->struck);
         list_init(&o->answered);
         list_init(&o->over);
+        o->n_looked = 0;
 }
 
 bool outcome_is_empty(const struct outcome *o) {
@@ -61,6 +62,7 @@ int rendezvous_new(
         list_init(&r->over);
         for (size_t i = 0; i < N_HALF_CLASSES; i++)
                 list_init(&r->halves[i]);
+        list_init(&r->buried);
         heap_init(&r->deadlines);
         heap_init(&r->busy_ends);
         heap_init(&r->join_deadlines);
@@ -87,10 +89,15 @@ static void free_half_pool(struct list *pool) {
 }
 
 void rendezvous_free(struct rendezvous *r) {
+        struct half *half;
         if (!r)
                 return;
         free_circles(r, &r->groups);
         free_circles(r, &r->over);
+        while ((half = rendezvous_take_buried(r))) {
+                charge_release(&half->memory);
+                free(half);
+        }
         CHECK(!r->parties && !r->members && r->n_meetings == 0);
         for (size_t i = 0; i < N_HALF_CLASSES; i++)
                 free_half_pool(&r->halves[i]);
@@ -143,8 +150,21 @@ struct half *rendezvous_half_new(struct rendezvous *r, uint32_t n_entries) {
 enum status rendezvous_half_charge(struct rendezvous *r, struct half *half, uint32_t uid, struct error *err) {
         if (half->charge.user)
                 return STATUS_OK;
-        uint64_t n_begun = (half->signature.n_entries + QUOTA_ENTRIES_BEGUN - 1ull) / QUOTA_ENTRIES_BEGUN;
-        return quota_charge(r->quotas, &half->charge, uid, QUOTA_PENDING, n_begun ? n_begun : 1, err);
+        uint32_t n_entries = half->signature.n_entries;
+        uint64_t n_begun = (n_entries + QUOTA_ENTRIES_BEGUN - 1ull) / QUOTA_ENTRIES_BEGUN;
+        enum status status =
+                quota_charge(r->quotas, &half->memory, uid, QUOTA_MEMORY_BYTES, half_bytes(n_entries), err);
+        if (status == STATUS_OK)
+                status = quota_charge(
+                        r->quotas, &half->charge, uid, QUOTA_PENDING, n_begun ? n_begun : 1, err);
+        if (status != STATUS_OK)
+                charge_release(&half->memory);
+        return status;
+}
+
+struct half *rendezvous_take_buried(struct rendezvous *r) {
+        struct list *link = list_take_first(&r->buried);
+        return link ? list_entry(link, struct half, pool_link) : NULL;
 }
 
 void rendezvous_half_free(struct rendezvous *r, struct half *half) {
@@ -153,7 +173,13 @@ void rendezvous_half_free(struct rendezvous *r, struct half *half) {
         charge_release(&half->charge);
         list_unlink(&half->pool_link);
         size_t n_bytes = half_bytes(half->capacity);
-        if (r->pooled_bytes + n_bytes > MAX_POOLED_BYTES) {
+        bool has_room = r->pooled_bytes + n_bytes <= MAX_POOLED_BYTES;
+        if (!has_room && n_bytes >= BURIED_BYTES) {
+                list_append(&r->buried, &half->pool_link);
+                return;
+        }
+        charge_release(&half->memory);
+        if (!has_room) {
                 free(half);
                 return;
         }
@@ -213,12 +239,25 @@ static void meeting_init(struct meeting *m, struct circle *c) {
         list_init(&m->outcome_link);
 }
 
-struct meeting *meeting_new(
-        struct rendezvous *r, struct circle *c, const struct lookup *l, const struct key *key) {
-        struct meeting *m = meeting_take(r, c);
-        if (!m)
+static struct meeting *lack_memory(struct error *err) {
+        error_init(err, STATUS_NO_MEMORY);
+        error_set_detail(err, "tuttid has no memory for this collective");
+        return NULL;
+}
+
+struct meeting *meeting_new(struct rendezvous *r, struct circle *c, const struct lookup *l,
+        const struct key *key, struct error *err) {
+        struct charge charge = { 0 };
+        if (quota_charge(r->quotas, &charge, c->group.uid, QUOTA_MEMORY_BYTES, meeting_bytes(&c->group),
+                    err) != STATUS_OK)
                 return NULL;
+        struct meeting *m = meeting_take(r, c);
+        if (!m) {
+                charge_release(&charge);
+                return lack_memory(err);
+        }
         meeting_init(m, c);
+        m->charge = charge;
         m->key = *key;
         memcpy(&m->hash_key, &l->key, l->n_bytes);
         m->hash_key_bytes = l->n_bytes;
@@ -227,7 +266,7 @@ struct meeting *meeting_new(
         HASH_ADD_KEYPTR_BYHASHVALUE(hh, r->meetings, &m->hash_key, m->hash_key_bytes, l->hash, m);
         if (table_oom_) {
                 meeting_recycle(r, m);
-                return NULL;
+                return lack_memory(err);
         }
         list_append(&c->group.meetings, &m->group_link);
         if (c->oldest == &c->group.meetings)
@@ -261,6 +300,7 @@ void meeting_recycle(struct rendezvous *r, struct meeting *m) {
         free(m->error);
         list_unlink(&m->group_link);
         list_unlink(&m->outcome_link);
+        charge_release(&m->charge);
         c->group.n_references--;
         size_t n_bytes = meeting_bytes(&c->group);
         if (r->pooled_bytes + n_bytes > MAX_POOLED_BYTES) {

@@ -50,8 +50,7 @@
 
 #define MAX_DEBT_RECORDS 4096
 #define MAX_GROUP_MEETINGS                                                                                   \
-        16384 /* of one group that are not ended: what one death may have to end at once                     \
-               */
+        16384 /* of one group that are not ended: what one death may have to walk through */
 
 struct rendezvous;
 
@@ -67,22 +66,26 @@ struct half {
         struct key key;
         struct signature signature;
         bool has_timeout;
-        uint64_t timeout_ns;   /* of the call; 0: none */
-        struct entry *entries; /* [signature.n_entries] */
-        uint32_t capacity;     /* of entries */
-        struct result *object; /* the conductor's: the one that its outputs name, or NULL */
-        uint64_t held_ns;      /* waited for its buffers before it was submitted; its deadline counts it */
-        uint32_t n_checked;    /* entries that the conductor has looked at */
-        struct sip digest;     /* of the first n_digested entries, where there are many */
+        uint64_t timeout_ns;      /* of the call; 0: none */
+        struct entry *entries;    /* [signature.n_entries] */
+        uint32_t capacity;        /* of entries */
+        struct result *object;    /* the conductor's: the one that its outputs name, or NULL */
+        struct msg_signal signal; /* where its stream is told of its end */
+        struct signal_page *page; /* the conductor's: kept for the signal, or NULL */
+        uint32_t device;          /* the conductor's: the GPU where a value of it lies; 0: none does */
+        uint64_t held_ns;         /* waited for its buffers before it was submitted; its deadline counts it */
+        uint32_t n_checked;       /* entries that the conductor has looked at */
+        struct sip digest;        /* of the first n_digested entries, where there are many */
         uint32_t n_digested;
         /* Set by rendezvous_submit. */
         uint32_t rank;
         uint64_t arrived_ns;
-        uint64_t deadline_ns;  /* ALARM_NEVER: none */
-        bool deadline_is_soft; /* of group or config: busy stops its clock */
-        uint64_t paused_ns;    /* since when the clock stands; 0: it runs */
-        bool differs;          /* from the meeting's reference */
-        struct charge charge;  /* QUOTA_PENDING, 1 for each QUOTA_ENTRIES_BEGUN entries begun; until freed */
+        uint64_t deadline_ns;      /* ALARM_NEVER: none */
+        bool deadline_is_soft;     /* of group or config: busy stops its clock */
+        uint64_t paused_before_ns; /* how long the meeting's clock had stood by then */
+        bool differs;              /* from the meeting's reference */
+        struct charge charge; /* QUOTA_PENDING, 1 for each QUOTA_ENTRIES_BEGUN entries begun; until freed */
+        struct charge memory; /* QUOTA_MEMORY_BYTES: itself and its entries, until they are really gone */
         struct list pool_link;
 };
 
@@ -101,8 +104,12 @@ struct meeting {
         uint64_t epoch;
         uint64_t first_ns, sealed_ns, done_ns;
         uint32_t n_halves, last_rank;
-        struct rankset have;  /* whose halves are here: after SEALED the contributors */
-        struct half **halves; /* [world_size], NULL where none */
+        /* The clock that busy stops (rendezvous-time.c). */
+        uint64_t paused_ns, paused_total_ns; /* since when it stands, 0: it runs; how long it stood before */
+        bool alarm_is_partial;               /* the alarm was set while the clock stood */
+        bool has_root;                       /* some half of it is of a kind with a root */
+        struct rankset have;                 /* whose halves are here: after SEALED the contributors */
+        struct half **halves;                /* [world_size], NULL where none */
         /* Each half is compared as it comes, so that the last one has no more to do than the first: those
          * that do not differ are equal to the reference, one of them. NULL: they have all gone, or there is
          * none. */
@@ -114,8 +121,9 @@ struct meeting {
                                 when  4,096 that were not released hold one: then `status` alone tells */
         struct alarm deadline;
         struct list group_link, outcome_link;
-        void *task;    /* the conductor's, while SEALED */
-        bool has_slot; /* the conductor's: of the result object that the halves name */
+        struct charge charge; /* QUOTA_MEMORY_BYTES: itself */
+        void *task;           /* the conductor's, while SEALED */
+        bool has_slot;        /* the conductor's: of the result object that the halves name */
         uint32_t slot;
         UT_hash_handle hh; /* by group and key */
         struct meeting_key hash_key;
@@ -141,6 +149,7 @@ struct outcome {
                                  rendezvous_reform_free */
         struct list over;     /* struct group.outcome_link: ENDED, nothing refers to it. Note its end, then
                                  rendezvous_forget */
+        uint64_t n_looked;    /* meetings that were walked through, ever: what it took */
 };
 
 void outcome_init(struct outcome *o);
@@ -231,6 +240,10 @@ enum status rendezvous_half_charge(
  * that are left, which takes its time. */
 void rendezvous_half_digest(const struct rendezvous *r, struct half *half, uint32_t n);
 void rendezvous_half_free(struct rendezvous *r, struct half *half);
+/* One that rendezvous_half_free has neither pooled nor freed, since giving so much memory back takes the
+ * kernel its time: the caller's to free(), on another thread, and then to release its `memory`. NULL: none.
+ */
+struct half *rendezvous_take_buried(struct rendezvous *r);
 
 /* Submits. STATUS_OK: the half belongs to rendezvous until its meeting is in `sealed` or `ended` and
  * released. Any other status: the half stays the caller's, *err says why, and others may be told by `out` (a
@@ -266,7 +279,8 @@ void rendezvous_release(struct rendezvous *r, struct meeting *m, struct outcome 
 
 /* --- time --- */
 
-/* The next instant at which rendezvous_expire has something to do; ALARM_NEVER: none. */
+/* The next instant at which rendezvous_expire may have something to do; ALARM_NEVER: none. The deadline of a
+ * meeting whose clock busy has stopped counts once more, as it was. */
 uint64_t rendezvous_next_ns(const struct rendezvous *r);
 /* Deadlines of meetings (TIMEOUT), of forming groups and of those who wait for one to be formed anew, ends of
  * busy, stalls. A stalled group is in

@@ -21,6 +21,7 @@
 #include "base/log.h"
 #include "base/table.h"
 #include "base/turns.h"
+#include "session-process.h"
 
 #ifndef SO_PEERPIDFD
 #define SO_PEERPIDFD 77 /* Linux 6.5; Debian 12's headers lack it */
@@ -32,14 +33,23 @@
 #define OVERFLOW_UID        65534
 #define LINGER_NS           (50 * NS_PER_MS)
 #define MAX_QUEUE_BYTES     (8u << 20)
+#define OUTGOING_BYTES      16384
 #define DESCRIPTORS_CHARGED 2 /* socket and pidfd */
 
-/* A packet that the socket had no room for. */
+/* Packets that the socket had no room for, one behind another: a client that reads nothing makes many small
+ * ones, and its end must not take as many calls of free(). */
 struct outgoing {
         struct list link;
-        size_t n_bytes;
-        int fd; /* -1, or the one descriptor that goes with it, owned */
+        struct charge memory;
+        size_t capacity, begin, end; /* of bytes[]; what lies in [begin, end) is to be sent */
         uint8_t bytes[];
+};
+
+/* Stands before its bytes. */
+struct parcel {
+        uint32_t n_bytes;
+        int fd; /* -1, or the one descriptor that goes with it, owned */
+        struct charge descriptor;
 };
 
 struct connection {
@@ -240,6 +250,22 @@ static struct connection *connection_new(struct sessions *s, const struct ucred 
         return c;
 }
 
+/* Takes the first parcel out. */
+static void outgoing_drop(struct outgoing *o) {
+        struct parcel parcel;
+        memcpy(&parcel, o->bytes + o->begin, sizeof(parcel));
+        charge_release(&parcel.descriptor);
+        fd_close(&parcel.fd);
+        o->begin += sizeof(parcel) + parcel.n_bytes;
+}
+
+static void outgoing_free(struct outgoing *o) {
+        while (o->begin < o->end)
+                outgoing_drop(o);
+        charge_release(&o->memory);
+        free(o);
+}
+
 /* In the tables, with both watches running. */
 static bool connection_enter(struct sessions *s, struct connection *c) {
         bool is_in = true;
@@ -301,11 +327,8 @@ void session_close(struct sessions *s, struct session *session) {
                 s->n--;
         }
         struct list *first;
-        while ((first = list_take_first(&c->outgoing))) {
-                struct outgoing *o = list_entry(first, struct outgoing, link);
-                fd_close(&o->fd);
-                free(o);
-        }
+        while ((first = list_take_first(&c->outgoing)))
+                outgoing_free(list_entry(first, struct outgoing, link));
         if (c->n_open_handles == 0) {
                 connection_free(c);
                 return;
@@ -366,22 +389,70 @@ void session_resume(struct sessions *s, struct session *session) {
         session_mark(s, session, SESSION_RESUMED);
 }
 
-static int connection_queue(
-        struct connection *c, const void *bytes, size_t n_bytes, const int *fds, uint32_t n_fds) {
-        if (c->queued_bytes + n_bytes > MAX_QUEUE_BYTES)
-                return -ENOBUFS;
-        struct outgoing *o = malloc(sizeof(*o) + n_bytes);
+static int errno_of(enum status status) {
+        if (status == STATUS_QUOTA)
+                return -EDQUOT;
+        return status == STATUS_OK ? 0 : -ENOMEM;
+}
+
+/* With room for `n_bytes` at least. */
+static int outgoing_new(struct connection *c, size_t n_bytes, struct outgoing **ret) {
+        size_t capacity = n_bytes > OUTGOING_BYTES ? n_bytes : OUTGOING_BYTES;
+        struct outgoing *o = malloc(sizeof(*o) + capacity);
         if (!o)
                 return -ENOMEM;
-        o->fd = -1;
-        if (n_fds > 0 && (o->fd = fcntl(fds[0], F_DUPFD_CLOEXEC, 0)) < 0) {
-                free(o);
-                return -ENOMEM;
-        }
+        *o = (struct outgoing){ .capacity = capacity };
         list_init(&o->link);
-        o->n_bytes = n_bytes;
-        memcpy(o->bytes, bytes, n_bytes);
+        int r = errno_of(quota_charge(c->sessions->quotas, &o->memory, c->session.uid, QUOTA_REPLY_BYTES,
+                sizeof(*o) + capacity, NULL));
+        if (r < 0) {
+                free(o);
+                return r;
+        }
         list_append(&c->outgoing, &o->link);
+        *ret = o;
+        return 0;
+}
+
+/* The last one, or a new one where that has no room. */
+static int outgoing_get(struct connection *c, size_t n_bytes, struct outgoing **ret) {
+        if (!list_is_empty(&c->outgoing)) {
+                *ret = list_entry(c->outgoing.prev, struct outgoing, link);
+                if (n_bytes <= (*ret)->capacity - (*ret)->end)
+                        return 0;
+        }
+        return outgoing_new(c, n_bytes, ret);
+}
+
+static int parcel_take_fd(struct parcel *parcel, struct connection *c, int fd) {
+        int r = errno_of(quota_charge(
+                c->sessions->quotas, &parcel->descriptor, c->session.uid, QUOTA_DESCRIPTORS, 1, NULL));
+        if (r < 0)
+                return r;
+        parcel->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+        if (parcel->fd >= 0)
+                return 0;
+        charge_release(&parcel->descriptor);
+        return -ENOMEM;
+}
+
+static int connection_queue(
+        struct connection *c, const void *bytes, size_t n_bytes, const int *fds, uint32_t n_fds) {
+        struct parcel parcel = { .n_bytes = (uint32_t)n_bytes, .fd = -1 };
+        struct outgoing *o;
+        if (c->queued_bytes + n_bytes > MAX_QUEUE_BYTES)
+                return -ENOBUFS;
+        int r = n_fds > 0 ? parcel_take_fd(&parcel, c, fds[0]) : 0;
+        if (r == 0)
+                r = outgoing_get(c, sizeof(parcel) + n_bytes, &o);
+        if (r < 0) {
+                charge_release(&parcel.descriptor);
+                fd_close(&parcel.fd);
+                return r;
+        }
+        memcpy(o->bytes + o->end, &parcel, sizeof(parcel));
+        memcpy(o->bytes + o->end + sizeof(parcel), bytes, n_bytes);
+        o->end += sizeof(parcel) + n_bytes;
         c->queued_bytes += n_bytes;
         connection_watch(c);
         return 0;
@@ -393,15 +464,26 @@ static bool must_wait(int r) {
         return r == -EAGAIN || r == -ENOBUFS || r == -ENOMEM || r == -ETOOMANYREFS;
 }
 
+/* Sends the first parcel; whether it is gone. */
+static bool connection_send_first(struct connection *c, struct outgoing *o) {
+        struct parcel parcel;
+        memcpy(&parcel, o->bytes + o->begin, sizeof(parcel));
+        const uint8_t *bytes = o->bytes + o->begin + sizeof(parcel);
+        if (must_wait(channel_send(c->socket, bytes, parcel.n_bytes, &parcel.fd, parcel.fd >= 0)))
+                return false;
+        c->queued_bytes -= parcel.n_bytes;
+        outgoing_drop(o);
+        return true;
+}
+
 static void connection_flush(struct connection *c) {
         while (!list_is_empty(&c->outgoing)) {
                 struct outgoing *o = list_entry(c->outgoing.next, struct outgoing, link);
-                if (must_wait(channel_send(c->socket, o->bytes, o->n_bytes, &o->fd, o->fd >= 0)))
-                        return;
+                while (o->begin < o->end)
+                        if (!connection_send_first(c, o))
+                                return;
                 list_unlink(&o->link);
-                c->queued_bytes -= o->n_bytes;
-                fd_close(&o->fd);
-                free(o);
+                outgoing_free(o);
         }
         connection_watch(c);
         session_mark(c->sessions, &c->session, SESSION_CAUGHT_UP);
@@ -467,23 +549,9 @@ void session_set_page(struct session *session, uint64_t request, uint64_t collec
 
 /* --- the process behind it --- */
 
-/* The pid of a pidfd, from fdinfo; 0 when it is none. */
-static uint32_t pidfd_pid(int fd) {
-        char path[64], buf[1024];
-        snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", fd);
-        CLEANUP_FD int info = open(path, O_RDONLY | O_CLOEXEC);
-        ssize_t n = info < 0 ? -1 : read(info, buf, sizeof(buf) - 1);
-        if (n <= 0)
-                return 0;
-        buf[n] = '\0';
-        const char *line = strstr(buf, "\nPid:");
-        long pid = line ? strtol(line + 5, NULL, 10) : 0;
-        return pid > 0 ? (uint32_t)pid : 0;
-}
-
 bool session_take_pidfd(struct sessions *s, struct session *session, int fd) {
         struct connection *c = connection_of(session);
-        if (c->pidfd >= 0 || session->pid == 0 || pidfd_pid(fd) != session->pid)
+        if (c->pidfd >= 0 || session->pid == 0 || process_of_pidfd(fd) != session->pid)
                 return false;
         c->pidfd = fd;
         if (connection_watch_death(c) < 0)
@@ -501,26 +569,12 @@ bool session_is_dead(const struct session *session) {
         return p.fd >= 0 && poll(&p, 1, 0) == 1 && p.revents & POLLIN;
 }
 
-/* The letter behind the name in /proc/PID/stat; the name may hold anything, so the last parenthesis counts.
- */
-static char process_letter(uint32_t pid) {
-        char path[64], buf[512];
-        snprintf(path, sizeof(path), "/proc/%u/stat", pid);
-        CLEANUP_FD int fd = open(path, O_RDONLY | O_CLOEXEC);
-        ssize_t n = fd < 0 ? -1 : read(fd, buf, sizeof(buf) - 1);
-        if (n <= 0)
-                return '\0';
-        buf[n] = '\0';
-        const char *end = strrchr(buf, ')');
-        return end && end[1] == ' ' ? end[2] : '\0';
-}
-
 enum process_state session_probe(const struct session *session) {
         if (session_is_dead(session))
                 return PROCESS_DEAD;
         if (session->pid == 0)
                 return session_has_pidfd(session) ? PROCESS_ALIVE : PROCESS_UNKNOWN;
-        switch (process_letter(session->pid)) {
+        switch (process_state_letter(session->pid)) {
         case '\0': return PROCESS_UNKNOWN;
         case 'T':
         case 't': return PROCESS_STOPPED;

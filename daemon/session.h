@@ -49,6 +49,7 @@ struct session {
          * stands still. */
         struct half *held;
         uint64_t held_since_ns; /* 0: nothing is held */
+        bool is_ending;         /* its end has been seen; it goes when its turn comes again */
         struct query *query;    /* an answer under way; reading stands still */
         char eject_why[160];    /* not empty: to be ended at the end of this turn */
         enum status eject_status;
@@ -86,8 +87,9 @@ int session_receive(
 void session_pause(struct session *session);
 void session_resume(struct sessions *s, struct session *session);
 
-/* Sends or queues. 0; -ENOBUFS: it reads nothing, the queue is full; -ENOMEM. A peer that is gone is no
- * error: its end comes by other ways. */
+/* Sends or queues; what is queued is charged to its user. 0; -ENOBUFS: it reads nothing, the queue is full;
+ * -EDQUOT: its user's clients together leave too much unread; -ENOMEM. A peer that is gone is no error: its
+ * end comes by other ways. */
 int session_send(struct sessions *s, struct session *session, const void *bytes, size_t n_bytes,
         const int *fds, uint32_t n_fds) MUST_USE;
 

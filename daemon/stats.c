@@ -23,11 +23,13 @@ struct group_stats {
         uint64_t group; /* its id */
         uint64_t n_done, n_failed, bytes;
         struct kind_stats *kinds[N_KIND]; /* from its first use on */
+        struct charge charge;             /* for all of it, whatever kinds come */
         UT_hash_handle hh;
         struct member_stats members[]; /* [world_size] */
 };
 
 struct stats {
+        struct quotas *quotas;
         struct group_stats *by_group;
         struct stats_totals totals;
 };
@@ -71,6 +73,7 @@ void histogram_add(struct histogram *h, uint64_t ns) {
                 age_buckets(h);
         h->buckets[bucket]++;
         h->n++;
+        h->sum_ns += ns;
 }
 
 uint64_t histogram_percentile(const struct histogram *h, double p) {
@@ -89,12 +92,24 @@ uint64_t histogram_percentile(const struct histogram *h, double p) {
         return bucket_bound(HISTOGRAM_BUCKETS - 1);
 }
 
+void histogram_octaves(const struct histogram *h, uint64_t ret[HISTOGRAM_OCTAVES]) {
+        unsigned int first = 9; /* the octave that ends below HISTOGRAM_BOUNDS_NS */
+        memset(ret, 0, HISTOGRAM_OCTAVES * sizeof(*ret));
+        for (unsigned int i = 0; i < HISTOGRAM_BUCKETS; i++) {
+                unsigned int octave = i / BUCKETS_PER_OCTAVE;
+                unsigned int at = octave > first ? octave - first : 0;
+                if (at < HISTOGRAM_OCTAVES)
+                        ret[at] += h->buckets[i];
+        }
+}
+
 /* --- the life of the counters --- */
 
-int stats_new(struct stats **ret) {
+int stats_new(struct stats **ret, struct quotas *quotas) {
         struct stats *s = calloc(1, sizeof(*s));
         if (!s)
                 return -ENOMEM;
+        s->quotas = quotas;
         *ret = s;
         return 0;
 }
@@ -106,20 +121,30 @@ static struct group_stats *find_group(const struct stats *s, uint64_t id) {
 }
 
 static struct group_stats *make_group(struct stats *s, const struct group *group) {
-        CLEANUP_FREE struct group_stats *g =
-                calloc(1, sizeof(*g) + group->world_size * sizeof(struct member_stats));
-        bool is_in;
-        if (!g)
+        size_t n_bytes = sizeof(struct group_stats) + group->world_size * sizeof(struct member_stats);
+        struct charge charge = { 0 };
+        if (quota_charge(s->quotas, &charge, group->uid, QUOTA_MEMORY_BYTES,
+                    n_bytes + N_KIND * sizeof(struct kind_stats), NULL) != STATUS_OK)
                 return NULL;
-        g->group = group->id;
-        TABLE_ADD(s->by_group, g, group, is_in);
-        return is_in ? take_pointer(g) : NULL;
+        CLEANUP_FREE struct group_stats *g = calloc(1, n_bytes);
+        bool is_in = g != NULL;
+        if (g) {
+                g->group = group->id;
+                TABLE_ADD(s->by_group, g, group, is_in);
+        }
+        if (!is_in) {
+                charge_release(&charge);
+                return NULL;
+        }
+        g->charge = charge;
+        return take_pointer(g);
 }
 
 static void free_group(struct stats *s, struct group_stats *g) {
         HASH_DEL(s->by_group, g);
         for (unsigned int kind = 0; kind < N_KIND; kind++)
                 free(g->kinds[kind]);
+        charge_release(&g->charge);
         free(g);
 }
 
@@ -273,4 +298,19 @@ bool stats_fill_kind(const struct stats *s, const struct group *g, enum kind kin
                 .run_p50_ns = histogram_percentile(&k->run, 0.50),
                 .run_p99_ns = histogram_percentile(&k->run, 0.99) };
         return true;
+}
+
+const struct histogram *stats_histogram_of_kind(
+        const struct stats *s, const struct group *g, enum kind kind, enum measure measure) {
+        const struct group_stats *stats = find_group(s, g->id);
+        const struct kind_stats *k = stats ? stats->kinds[kind] : NULL;
+        if (!k)
+                return NULL;
+        return measure == MEASURE_WAIT ? &k->wait : &k->run;
+}
+
+const struct histogram *stats_histogram_of_member(const struct stats *s, const struct member *m) {
+        const struct group_stats *g = find_group(s, m->group->id);
+        const struct member_stats *stats = g ? &g->members[m->rank] : NULL;
+        return stats && stats->membership == m->id && stats->n_joint > 0 ? &stats->lateness : NULL;
 }

@@ -13,13 +13,19 @@
 
 /* Zero-initialised: empty. */
 struct histogram {
-        uint64_t n; /* samples ever */
+        uint64_t n, sum_ns; /* samples ever */
         uint32_t buckets[HISTOGRAM_BUCKETS];
 };
 
 void histogram_add(struct histogram *h, uint64_t ns);
 /* p in 0..1; 0 when empty. */
 uint64_t histogram_percentile(const struct histogram *h, double p);
+
+/* The same in octaves, as they travel: ret[i] counts what is below HISTOGRAM_BOUNDS_NS << i and in none
+ * before. */
+#define HISTOGRAM_BOUNDS_NS 1024 /* about 1 us, the least that is worth telling apart */
+#define HISTOGRAM_OCTAVES   28   /* up to 137 s */
+void histogram_octaves(const struct histogram *h, uint64_t ret[HISTOGRAM_OCTAVES]);
 
 struct stats;
 
@@ -28,7 +34,8 @@ struct stats_totals {
         uint64_t n_collectives, n_failed, n_refused, n_ejected;
 };
 
-int stats_new(struct stats **ret) MUST_USE;
+/* A group's counters are charged to its user (QUOTA_MEMORY_BYTES); at the limit it has none. */
+int stats_new(struct stats **ret, struct quotas *quotas) MUST_USE;
 void stats_free(struct stats *s);
 
 /* An ENDED meeting, before its release: counts by kind and status; of one that was sealed also the bytes,
@@ -50,3 +57,8 @@ void stats_fill_member(const struct stats *s, const struct member *m, struct row
 /* One row for each kind that was used: `kind` from KIND_REDUCE on; false when this kind was not used. `n`
  * counts those that ended with OK. */
 bool stats_fill_kind(const struct stats *s, const struct group *g, enum kind kind, struct row_stats *row);
+/* What a group has measured: WAIT and RUN of a kind; NULL: this kind was not used. */
+const struct histogram *stats_histogram_of_kind(
+        const struct stats *s, const struct group *g, enum kind kind, enum measure measure);
+/* LATENESS of a member; NULL: it took part in nothing yet. */
+const struct histogram *stats_histogram_of_member(const struct stats *s, const struct member *m);

@@ -41,6 +41,9 @@ struct held {
         uint32_t n_answers; /* awaited */
         int fd;             /* borrowed: it lives as long as the memory */
         enum access access;
+        enum memory_path path;
+        uint32_t device;
+        uint64_t session, buffer, n_bytes;
         uint64_t handle_offset_bytes;
         uint8_t handle[MEMORY_HANDLE_BYTES];
         UT_hash_handle hh;

@@ -42,7 +42,7 @@ static void held_drop(struct workers *w, struct held *h) {
 }
 
 uint64_t held_pinned_bytes(const struct held *h) {
-        return h->is_host ? h->memory->n_bytes : 0;
+        return h->is_host ? h->n_bytes : 0;
 }
 
 void workers_finish_chore(struct workers *w, struct chore *c, enum status status, const char *why) {
@@ -54,14 +54,24 @@ void workers_finish_chore(struct workers *w, struct chore *c, enum status status
 
 /* --- coming --- */
 
+/* What is sent of it, now and to the next process; it may be gone by then. */
+static void held_describe(struct held *h, struct memory *m) {
+        h->memory = m;
+        h->fd = m->fd;
+        h->access = m->access;
+        h->path = m->path;
+        h->device = m->device;
+        h->session = m->session;
+        h->buffer = m->buffer;
+        h->n_bytes = m->n_bytes;
+}
+
 bool workers_hold_host(struct workers *w, struct memory *m) {
         struct held *h = held_new(w);
         if (!h)
                 return false;
-        h->memory = m;
         h->is_host = true;
-        h->fd = m->fd;
-        h->access = m->access;
+        held_describe(h, m);
         m->remote = h->number;
         list_append(&w->outbox, &h->link);
         return true;
@@ -81,9 +91,7 @@ static struct held *held_of_device(struct workers *w, struct chore *c) {
                 .remote = h->number,
                 .fd = c->fd,
                 .access = c->access };
-        h->memory = take_pointer(m);
-        h->fd = c->fd;
-        h->access = c->access;
+        held_describe(h, take_pointer(m));
         h->handle_offset_bytes = c->handle_offset_bytes;
         memcpy(h->handle, c->handle, sizeof(h->handle));
         return h;
@@ -106,17 +114,16 @@ static void workers_import(struct workers *w, struct chore *c) {
 }
 
 void held_fill_import(const struct held *h, struct worker_import *ret, int *ret_fd) {
-        const struct memory *m = h->memory;
         *ret = (struct worker_import){
                 .head = { .verb = WORKER_IMPORT, .n_fds = h->fd >= 0, .ticket = h->number },
                 .number = h->number,
-                .session = m->session,
-                .buffer = m->buffer,
-                .n_bytes = m->n_bytes,
+                .session = h->session,
+                .buffer = h->buffer,
+                .n_bytes = h->n_bytes,
                 .handle_offset_bytes = h->handle_offset_bytes,
-                .path = m->path,
+                .path = h->path,
                 .access = h->access,
-                .device = m->device
+                .device = h->device
         };
         memcpy(ret->handle, h->handle, sizeof(ret->handle));
         *ret_fd = h->fd;
@@ -127,16 +134,29 @@ void held_fill_import(const struct held *h, struct worker_import *ret, int *ret_
 /* Nothing of it is left there: host memory goes back to who had it, device memory is gone. */
 static void held_gone(struct workers *w, struct held *h) {
         struct chore *c = h->chore;
-        if (!h->is_host) {
+        bool is_host = h->is_host;
+        if (!is_host) {
                 free(h->memory);
                 h->memory = NULL;
         }
         held_drop(w, h);
         if (!c)
                 return;
-        if (c->memory && c->memory->path != PATH_MEMFD)
+        if (!is_host)
                 c->memory = NULL;
         workers_finish_chore(w, c, STATUS_OK, "");
+}
+
+/* Said now, or known by the end of the process. */
+static void held_leave(struct workers *w, struct held *h) {
+        h->is_leaving = true;
+        list_unlink(&h->link);
+        if (!h->is_sent) {
+                held_gone(w, h);
+                return;
+        }
+        list_append(&w->outbox, &h->link);
+        workers_flush(w);
 }
 
 static void workers_release(struct workers *w, struct chore *c) {
@@ -146,14 +166,16 @@ static void workers_release(struct workers *w, struct chore *c) {
                 return;
         }
         h->chore = c;
-        h->is_leaving = true;
-        list_unlink(&h->link);
-        if (!h->is_sent) {
-                held_gone(w, h);
+        held_leave(w, h);
+}
+
+void workers_forget(struct workers *w, struct memory *m) {
+        struct held *h = m->remote ? workers_find_held(w, m->remote) : NULL;
+        m->remote = 0;
+        if (!h)
                 return;
-        }
-        list_append(&w->outbox, &h->link);
-        workers_flush(w);
+        h->memory = NULL;
+        held_leave(w, h);
 }
 
 bool workers_want(const struct chore *c) {
@@ -192,7 +214,7 @@ static void held_came(struct workers *w, struct held *h, const struct worker_cho
         h->chore = NULL;
         if (!c)
                 return;
-        if (h->memory->path == PATH_VMM_MADE && h->fd < 0) {
+        if (h->path == PATH_VMM_MADE && h->fd < 0) {
                 c->fd = h->fd = h->memory->fd = fd_take(fd);
                 c->n_bytes = a->n_bytes;
         }
@@ -205,7 +227,7 @@ static void held_failed(struct workers *w, struct held *h, const struct worker_c
         struct chore *c = h->chore;
         if (!c) {
                 log_warning("buffer %llu cannot be brought into tuttid-gpu: %s",
-                        (unsigned long long)h->memory->buffer, a->why);
+                        (unsigned long long)h->buffer, a->why);
                 h->is_bad = !h->is_host;
                 if (h->is_host)
                         held_drop(w, h);

@@ -54,6 +54,8 @@ void workers_start(struct workers *w, struct task *t);
 /* IMPORT of device memory. RELEASE of that, and of host memory that a GPU has worked with: this gives back
  * what the process has of it, and the descriptor and the mapping stay the chore's. */
 void workers_do(struct workers *w, struct chore *c);
+/* Host memory that a GPU has worked with goes, and its owner waits for nobody. */
+void workers_forget(struct workers *w, struct memory *m);
 /* Whether this chore goes here, before or instead of to the engine. */
 bool workers_want(const struct chore *c);
 

@@ -114,7 +114,9 @@ static bool find_in_row(const struct health_view *v, const struct tutti_row *row
         case TUTTI_ROW_PENDING:
         case TUTTI_ROW_STATS:
         case TUTTI_ROW_RECORD:
-        case TUTTI_ROW_RESULT: return false;
+        case TUTTI_ROW_RESULT:
+        case TUTTI_ROW_BUFFER:
+        case TUTTI_ROW_HISTOGRAM: return false;
         }
         return false;
 }

@@ -88,6 +88,22 @@ json_t *json_device(const struct tutti_row_device *d) {
         json_put(&j, "busy_ns", json_count(d->busy_ns));
         json_put(&j, "failing", json_boolean(d->failing));
         json_put(&j, "why", json_text_or_null(d->why));
+        json_put(&j, "uuid", json_text_or_null(d->uuid));
+        json_put(&j, "paths", json_text_or_null(d->paths));
+        json_put(&j, "timeline", json_boolean(d->has_timeline));
+        return j;
+}
+
+json_t *json_buffer(const struct tutti_row_buffer *b) {
+        json_t *j = json_object();
+
+        json_put(&j, "pid", b->pid ? json_count(b->pid) : json_null());
+        json_put(&j, "uid", json_count(b->uid));
+        json_put(&j, "buffer", json_count(b->buffer));
+        json_put(&j, "bytes", json_count(b->size_bytes));
+        json_put(&j, "device", json_text(b->device));
+        json_put(&j, "path", json_text(b->path));
+        json_put(&j, "why", json_text_or_null(b->why));
         return j;
 }
 

@@ -23,6 +23,7 @@ json_t *json_error_object(const char *status, const char *text);
 json_t *json_ranks(const struct tutti_ranks *ranks);
 json_t *json_daemon(const struct tutti_row_daemon *d);
 json_t *json_device(const struct tutti_row_device *d);
+json_t *json_buffer(const struct tutti_row_buffer *b);
 json_t *json_group(const struct tutti_row_group *g);
 json_t *json_member(const struct tutti_row_member *m);
 json_t *json_result(const struct tutti_row_result *r);

@@ -21,10 +21,12 @@ const char *row_job(const struct tutti_row *row) {
         case TUTTI_ROW_STATS: return row->stats.job;
         case TUTTI_ROW_RECORD: return row->record.job;
         case TUTTI_ROW_RESULT: return row->result.job;
+        case TUTTI_ROW_HISTOGRAM: return row->histogram.job;
         case TUTTI_ROW_NONE:
         case TUTTI_ROW_DAEMON:
         case TUTTI_ROW_DEVICE:
         case TUTTI_ROW_FALLBACK:
+        case TUTTI_ROW_BUFFER:
         case TUTTI_ROW_QUOTA: return "";
         }
         return "";
@@ -38,10 +40,12 @@ const char *row_group(const struct tutti_row *row) {
         case TUTTI_ROW_STATS: return row->stats.group;
         case TUTTI_ROW_RECORD: return row->record.group;
         case TUTTI_ROW_RESULT: return row->result.group;
+        case TUTTI_ROW_HISTOGRAM: return row->histogram.group;
         case TUTTI_ROW_NONE:
         case TUTTI_ROW_DAEMON:
         case TUTTI_ROW_DEVICE:
         case TUTTI_ROW_FALLBACK:
+        case TUTTI_ROW_BUFFER:
         case TUTTI_ROW_QUOTA: return "";
         }
         return "";

@@ -107,6 +107,46 @@ static void print_devices(const struct status_view *v, const struct page *page) 
         }
 }
 
+static bool is_alike(const struct tutti_row_buffer *a, const struct tutti_row_buffer *b) {
+        return a->pid == b->pid && a->uid == b->uid && strcmp(a->device, b->device) == 0 &&
+               strcmp(a->path, b->path) == 0 && strcmp(a->why, b->why) == 0;
+}
+
+/* One line for buffers that follow one another and are reached alike. A copy is slower than it could be. */
+static void print_memory_run(
+        const struct page *page, const struct tutti_row_buffer *b, uint32_t n, uint64_t n_bytes) {
+        struct line l = { 0 };
+
+        if (b->pid)
+                line_add(&l, "pid %u: ", b->pid);
+        line_add(&l, "%u buffer%s of ", n, n == 1 ? "" : "s");
+        line_add_safe(&l, b->device);
+        line_add(&l, ", %s, by ", bytes_text(n_bytes).s);
+        line_add_safe(&l, b->path);
+        if (*b->why) {
+                line_add(&l, ": ");
+                line_add_safe(&l, b->why);
+        }
+        page_label(page, strcmp(b->path, "host-copy") == 0 ? TONE_WARN : TONE_PLAIN, "memory", LABEL_COLUMNS);
+        page_wrap(page, LABEL_COLUMNS, LABEL_COLUMNS, l.s);
+}
+
+static void print_memory(const struct tutti_answer *status, const struct page *page) {
+        const struct tutti_row *row = rows_next(status, TUTTI_ROW_BUFFER, NULL);
+
+        while (row) {
+                const struct tutti_row_buffer *first = &row->buffer;
+                uint64_t n_bytes = 0;
+                uint32_t n = 0;
+
+                for (; row && is_alike(first, &row->buffer); n++) {
+                        n_bytes += row->buffer.size_bytes;
+                        row = rows_next(status, TUTTI_ROW_BUFFER, row);
+                }
+                print_memory_run(page, first, n, n_bytes);
+        }
+}
+
 static void print_fallbacks(const struct status_view *v, const struct page *page) {
         const struct tutti_row *row = NULL;
 
@@ -345,6 +385,7 @@ void status_print(const struct status_view *v, const struct page *page) {
                         if (!row->group.ended && status_face(v, &row->group) == face)
                                 print_group(v, page, &row->group, face, columns);
         }
+        print_memory(v->status, page);
         print_fallbacks(v, page);
         if (!rows_next(v->status, TUTTI_ROW_GROUP, NULL))
                 fprintf(page->out, "No groups of yours.\n");
@@ -377,7 +418,8 @@ static json_t *fallback_json(const struct tutti_row_fallback *f) {
 }
 
 json_t *status_json(const struct status_view *v) {
-        json_t *j = json_object(), *devices = json_array(), *fallbacks = json_array(), *groups = json_array();
+        json_t *j = json_object(), *devices = json_array(), *fallbacks = json_array(), *groups = json_array(),
+               *buffers = json_array();
         const struct tutti_row *daemon = rows_next(v->status, TUTTI_ROW_DAEMON, NULL), *row = NULL;
 
         while ((row = rows_next(v->status, TUTTI_ROW_DEVICE, row)))
@@ -388,7 +430,10 @@ json_t *status_json(const struct status_view *v) {
                 json_add(&groups, group_with_pending(v, &row->group));
         json_put(&j, "stalled", json_count(status_count_stalled(v)));
         json_put(&j, "tuttid", daemon ? json_daemon(&daemon->daemon) : json_null());
+        while ((row = rows_next(v->status, TUTTI_ROW_BUFFER, row)))
+                json_add(&buffers, json_buffer(&row->buffer));
         json_put(&j, "devices", devices);
+        json_put(&j, "device_buffers", buffers);
         json_put(&j, "fallbacks", fallbacks);
         json_put(&j, "groups", groups);
         return j;

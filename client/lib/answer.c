@@ -121,6 +121,9 @@ static void copy_device(struct answer *a, const struct row_device *r, struct tut
                 .n_tasks = r->n_tasks,
                 .busy_ns = r->busy_ns,
                 .failing = r->failing,
+                .uuid = copy_string(a, r->uuid),
+                .paths = copy_string(a, r->paths),
+                .has_timeline = r->order == ORDER_TIMELINE,
         };
 }
 
@@ -263,6 +266,35 @@ static void copy_result(struct answer *a, const struct row_result *r, struct tut
         };
 }
 
+static void copy_buffer(struct answer *a, const struct row_buffer *r, struct tutti_row_buffer *ret) {
+        *ret = (struct tutti_row_buffer){
+                .pid = r->pid,
+                .uid = r->uid,
+                .buffer = r->buffer,
+                .size_bytes = r->size_bytes,
+                .device = copy_string(a, r->device),
+                .path = copy_string(a, r->path),
+                .why = copy_string(a, r->why),
+        };
+}
+
+static void copy_histogram(struct answer *a, const struct row_histogram *r, struct tutti_row_histogram *ret) {
+        uint64_t *counts = r->n_counts ? take(a, r->n_counts * sizeof(*counts)) : NULL;
+        if (counts)
+                memcpy(counts, r->counts, r->n_counts * sizeof(*counts));
+        *ret = (struct tutti_row_histogram){ .job = copy_string(a, r->job),
+                .group = copy_string(a, r->group),
+                .uid = r->uid,
+                .rank = r->rank,
+                .measure = (enum tutti_measure)r->measure,
+                .kind = (enum tutti_kind)r->kind,
+                .n = r->n,
+                .sum_ns = r->sum_ns,
+                .bounds_from_ns = r->bounds_from_ns,
+                .n_counts = counts ? r->n_counts : 0,
+                .counts = counts };
+}
+
 static void copy_row(struct answer *a, const struct row *r, struct tutti_row *ret) {
         ret->type = (enum tutti_row_type)r->type;
         switch (r->type) {
@@ -283,6 +315,8 @@ static void copy_row(struct answer *a, const struct row *r, struct tutti_row *re
                         r->quota.used, r->quota.limit };
                 return;
         case ROW_RESULT: copy_result(a, &r->result, &ret->result); return;
+        case ROW_BUFFER: copy_buffer(a, &r->buffer, &ret->buffer); return;
+        case ROW_HISTOGRAM: copy_histogram(a, &r->histogram, &ret->histogram); return;
         }
 }
 

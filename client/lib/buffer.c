@@ -4,7 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "base/available.h"
-#include "lib/region.h"
+#include "lib/device.h"
 
 /* --- going --- */
 
@@ -149,7 +149,7 @@ static enum status buffer_back(struct tutti_buffer *b, const struct cut *cut, st
         return status;
 }
 
-static struct tutti_buffer *buffer_new(struct tutti *t, size_t n_bytes) {
+struct tutti_buffer *buffer_new(struct tutti *t, size_t n_bytes) {
         struct tutti_buffer *b = calloc(1, sizeof(*b));
         if (!b)
                 return NULL;
@@ -214,7 +214,7 @@ static enum status check_fd(int fd, size_t *n_bytes, struct error *err) {
         return STATUS_OK;
 }
 
-static enum status access_of(enum tutti_access access, enum access *ret, struct error *err) {
+enum status access_of(enum tutti_access access, enum access *ret, struct error *err) {
         switch (access) {
         case TUTTI_INOUT: *ret = ACCESS_INOUT; return STATUS_OK;
         case TUTTI_IN: *ret = ACCESS_IN; return STATUS_OK;
@@ -235,6 +235,14 @@ static enum status map_adopted(struct region *r, int fd, enum access access, str
         return STATUS_OK;
 }
 
+void buffer_take_region(struct tutti_buffer *b, struct region *r) {
+        pthread_mutex_lock(&b->t->lock);
+        list_append(&b->t->regions, &r->node);
+        CHECK(space_take(&r->space, &b->block, b->n_bytes, 1));
+        buffer_cut(b, r);
+        pthread_mutex_unlock(&b->t->lock);
+}
+
 /* `b` gets the whole of it. */
 static enum status buffer_adopt(struct tutti_buffer *b, int fd, enum access access, struct error *err) {
         struct tutti *t = b->t;
@@ -243,13 +251,10 @@ static enum status buffer_adopt(struct tutti_buffer *b, int fd, enum access acce
         if (status != STATUS_OK)
                 return status;
         status = map_adopted(r, fd, access, err);
-        pthread_mutex_lock(&t->lock);
-        list_append(status == STATUS_OK ? &t->regions : &t->dead_regions, &r->node);
-        if (status == STATUS_OK) {
-                CHECK(space_take(&r->space, &b->block, b->n_bytes, 1));
-                buffer_cut(b, r);
-        }
-        pthread_mutex_unlock(&t->lock);
+        if (status == STATUS_OK)
+                buffer_take_region(b, r);
+        else
+                region_bury(t, r);
         return status;
 }
 
@@ -283,6 +288,8 @@ enum tutti_status tutti_buffer_from_fd(
 /* --- looking --- */
 
 void *tutti_buffer_data(const struct tutti_buffer *b) {
+        if (b && b->region->device)
+                return (void *)(uintptr_t)b->region->device->pointer; /* NOLINT(performance-no-int-to-ptr) */
         return b ? b->region->data + b->block.offset_bytes : NULL;
 }
 

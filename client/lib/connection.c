@@ -10,6 +10,7 @@
 #include <unistd.h>
 #include "base/cleanup.h"
 #include "base/fd.h"
+#include "lib/order.h"
 #include "lib/work.h"
 #include "wire/codec.h"
 
@@ -193,6 +194,7 @@ void connection_lose(struct tutti *t, const char *because) {
         shutdown(t->socket, SHUT_RDWR);
         t->is_lost = true;
         t->lost = failure_new(&e);
+        order_let_go(t);
         if (words)
                 end_all(t, words->status, t->last_words);
         else

@@ -29,6 +29,8 @@ enum call_type {
         CALL_JOIN,
         CALL_ROWS,
         CALL_OBJECT,
+        CALL_MADE,
+        CALL_ORDER,
         CALL_WORK,
 };
 
@@ -42,8 +44,10 @@ struct call {
         enum status status;      /* when ended */
         struct failure *failure; /* when ended with other than OK; NULL: no memory for it */
         struct msg_joined joined;
-        struct answer *answer;    /* CALL_ROWS: collects */
-        struct object_made *made; /* CALL_OBJECT: takes what was made */
+        struct answer *answer;           /* CALL_ROWS: collects */
+        struct object_made *made;        /* CALL_OBJECT: takes what was made */
+        struct device_made *made_device; /* CALL_MADE: likewise */
+        struct order_granted *order;     /* CALL_ORDER: takes what was granted */
 };
 
 /* A thread that waits for a call; on its stack. */
@@ -86,6 +90,7 @@ struct tutti {
         uint32_t n_unwanted; /* slots of objects that are to be given back */
         struct list works, spare_works;
         struct list spare_pieces; /* struct tutti_buffer: of staging, in no use */
+        struct order *order;      /* NULL: not asked for; set once */
         uint64_t next_region;
 
         void *memory; /* of send_bytes, window, arenas, receive_bytes */

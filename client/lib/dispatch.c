@@ -3,8 +3,11 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include "base/fd.h"
+#include "base/text.h"
 #include "lib/answer.h"
 #include "lib/object.h"
+#include "lib/order.h"
+#include "lib/region.h"
 #include "lib/work.h"
 
 /* Replies come about in the order of their requests, so the oldest are looked at first. */
@@ -57,6 +60,26 @@ static const char *take_welcome(struct tutti *t, const struct reply *reply, stru
         return map_page(t, welcome, packet);
 }
 
+static const char *take_made(struct device_made *made, const struct reply *reply, struct packet *packet) {
+        if (reply->type != REPLY_REGISTERED || packet->n_fds != 1)
+                return "no memory in the answer to a request for device memory";
+        made->size_bytes = reply->registered.size_bytes;
+        made->fd = fd_take(&packet->fds[0]);
+        return NULL;
+}
+
+static const char *take_order(struct order_granted *order, const struct reply *reply, struct packet *packet) {
+        if (reply->type != REPLY_SIGNALS)
+                return "no order in the answer to a request for signals";
+        order->is_timeline = reply->signals.order == ORDER_TIMELINE;
+        text_copy(order->why, sizeof(order->why), reply->signals.why);
+        if (order->is_timeline && (packet->n_fds != 1 || reply->signals.n_slots != SIGNAL_SLOTS))
+                return "an order without its page";
+        if (order->is_timeline)
+                order->fd = fd_take(&packet->fds[0]);
+        return NULL;
+}
+
 static const char *take_body(
         struct tutti *t, struct call *call, const struct reply *reply, struct packet *packet) {
         switch (call->type) {
@@ -77,6 +100,8 @@ static const char *take_body(
                 call->made->result = reply->result;
                 call->made->fd = fd_take(&packet->fds[0]);
                 return NULL;
+        case CALL_MADE: return take_made(call->made_device, reply, packet);
+        case CALL_ORDER: return take_order(call->order, reply, packet);
         case CALL_WORK:
                 if (reply->type != REPLY_DONE)
                         return "no result in the answer to a submission";

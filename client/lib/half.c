@@ -144,6 +144,24 @@ static enum status place_plain(
         return STATUS_OK;
 }
 
+/* In device memory: it must be there still, and where tuttid does not reach it, it is copied. */
+static enum status note_device(
+        struct draft *d, const struct tutti_value *v, const struct view *view, bool is_output) {
+        const struct device_memory *m = device_of(v->buffer);
+        struct device_copy copy = { .buffer = v->buffer,
+                .offset_bytes = v->offset,
+                .element_bytes = dtype_bytes((enum dtype)v->dtype),
+                .view = *view,
+                .is_output = is_output };
+        if (!m || d->half->is_checked)
+                return STATUS_OK;
+        enum status status = device_check(v->buffer, d->err);
+        if (status != STATUS_OK || m->path != TUTTI_CUDA_STAGED || view_is_empty(view) || !copy.element_bytes)
+                return status;
+        view_simplify(&copy.view);
+        return device_copies_add(&d->half->work->copies, &copy, d->err);
+}
+
 /* Where it lies: tuttid knows the region, and only the library knows the buffer's bounds in it. */
 static enum status place_value(
         struct draft *d, const char *what, const struct tutti_value *v, struct place *ret) {
@@ -174,7 +192,7 @@ static enum status place_value(
         ret->offset_bytes = v->buffer->block.offset_bytes + v->offset;
         place_strides(v, &view, ret);
         d->uses[d->n_uses++] = v->buffer;
-        return STATUS_OK;
+        return note_device(d, v, &view, ret == &d->entry->output);
 }
 
 /* What this version does not know goes out as the first number beyond the list, for tuttid to refuse. */
@@ -259,9 +277,13 @@ static enum status draft_same(struct draft *d, const struct tutti_entry *given) 
         if (given->output && given->output != given->input)
                 return refuse(d->err, STATUS_INVALID, FIELD_DESTINATIONS,
                         "TUTTI_TO_SAME writes each result over its input; leave the output NULL");
-        if (!d->input.memory)
-                return STATUS_OK;
-        enum status status = place_plain(d, "output", &d->input, &d->entry->output);
+        struct view view;
+        uint64_t extent;
+        enum status status = STATUS_OK;
+        if (d->input.memory)
+                status = place_plain(d, "output", &d->input, &d->entry->output);
+        else if (view_value(d, "output", &d->input, &view, &extent) == STATUS_OK)
+                status = note_device(d, &d->input, &view, true);
         d->entry->output = (struct place){ 0 };
         return status;
 }
@@ -363,10 +385,12 @@ static enum status check_entries(struct draft *d, struct tutti_work *w) {
         return status;
 }
 
-/* What lies in plain memory comes into shared memory. */
-static enum status stage(const struct half *h, struct error *err) {
+/* What tuttid does not reach comes into shared memory. */
+static enum status stage(const struct half *h, void *stream, struct error *err) {
         struct tutti_work *w = h->work;
-        enum status status = staging_begin(&w->staging, w->t, err);
+        enum status status = device_copies_begin(&w->copies, stream, err);
+        if (status == STATUS_OK)
+                status = staging_begin(&w->staging, w->t, err);
         if (status == STATUS_OK && w->staging.piece && !work_uses(w, w->staging.piece))
                 status = no_memory_for_uses(err);
         return status;
@@ -389,7 +413,8 @@ static uint64_t checksum_input(struct draft *d) {
                 return 0;
         view_simplify(&view);
         const struct lattice l = { packed.element_bytes, view.n_dims, view.shape, view.strides };
-        const uint8_t *at = (const uint8_t *)tutti_buffer_data(d->input.buffer) + d->input.offset;
+        const uint8_t *at =
+                d->input.buffer->region->data + d->input.buffer->block.offset_bytes + d->input.offset;
         return checksum_lattice(view_is_dense(&view) ? &packed : &l, at, count);
 }
 
@@ -398,6 +423,10 @@ static enum status sum_up(struct draft *d) {
         if (!work_make_checksums(w, d->half->n_entries))
                 return refuse(d->err, STATUS_NO_MEMORY, FIELD_UNSPECIFIED,
                         "the list of checksums does not fit into memory");
+        for (uint32_t i = 0; i < w->n_uses; i++)
+                if (device_is_direct(device_of(w->uses[i])))
+                        return refuse(d->err, STATUS_UNSUPPORTED, FIELD_OPTIONS,
+                                "check_inputs reads the inputs on the host, and one is in device memory");
         for (uint32_t i = 0; i < d->half->n_entries; i++) {
                 bool has_input = draft_entry(d, i) == STATUS_OK && d->entry->input.buffer;
                 w->checksums[i] = has_input ? checksum_input(d) : 0;
@@ -416,7 +445,7 @@ enum status half_check(
         if (status == STATUS_OK)
                 status = check_entries(&d, h->work);
         if (status == STATUS_OK)
-                status = stage(h, err);
+                status = stage(h, ret_options->stream, err);
         h->is_checked = status == STATUS_OK;
         if (status == STATUS_OK && ret_options->options.check_inputs)
                 status = sum_up(&d);

@@ -15,6 +15,7 @@
 #include "lib/environment.h"
 #include "lib/group.h"
 #include "lib/object.h"
+#include "lib/order.h"
 #include "lib/region.h"
 #include "lib/work.h"
 
@@ -254,6 +255,7 @@ enum tutti_status tutti_open(const char *socket_path, struct tutti **ret) {
 /* --- closing --- */
 
 static void free_all(struct tutti *t) {
+        order_free(t);
         works_free(t);
         groups_free(t);
         buffers_free(t);

@@ -48,6 +48,8 @@ enum status options_take(const struct tutti_options *given, struct half_options 
                 .check_inputs = options.check_inputs };
         take_ways(&options, &ret->options);
         ret->reset = options.reset;
+        ret->has_stream = options.has_stream;
+        ret->stream = options.stream;
         return STATUS_OK;
 }
 

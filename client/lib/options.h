@@ -8,6 +8,8 @@
 struct half_options {
         bool has_timeout;
         uint64_t timeout_ns; /* 0: none */
+        bool has_stream;
+        void *stream;
         struct options options;
         uint64_t reset; /* TUTTI_RESET_...: what a base set has no say in */
 };

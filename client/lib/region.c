@@ -8,6 +8,7 @@
 #include <unistd.h>
 #include "base/available.h"
 #include "base/fd.h"
+#include "lib/device.h"
 #include "lib/object.h"
 
 /* Newer than some C libraries. */
@@ -64,24 +65,33 @@ static struct region *region_new(struct tutti *t, uint64_t n_bytes) {
 void region_free(struct region *r) {
         list_unlink(&r->node);
         call_deinit(&r->registering);
+        device_memory_free(r->device, r->data);
         if (r->data)
                 munmap(r->data, r->size_bytes);
         fd_close(&r->fd);
         free(r);
 }
 
+static struct region_ask ask_of(const struct region *r, int fd, enum access access) {
+        return (struct region_ask){ .reg = { .size_bytes = r->size_bytes,
+                                            .access = access,
+                                            .kind = BUFFER_KIND_MEMFD,
+                                            .device = "",
+                                            .stands_for = "",
+                                            .why = "" },
+                .fd = fd };
+}
+
 static enum status send_register(
-        struct tutti *t, struct region *r, int fd, enum access access, struct error *err) {
-        struct request request = {
-                .type = REQUEST_REGISTER,
-                .reg = { .buffer = r->id,
-                        .size_bytes = r->size_bytes,
-                        .access = access,
-                        .kind = BUFFER_KIND_MEMFD,
-                        .n_descriptors = 1,
-                        .device = "" },
-        };
-        return send_request(t, &request, &r->registering, fd, err);
+        struct tutti *t, struct region *r, const struct region_ask *ask, struct error *err) {
+        struct request request = { .type = REQUEST_REGISTER, .reg = ask->reg };
+        request.reg.buffer = r->id;
+        request.reg.n_descriptors = ask->fd >= 0;
+        if (ask->made) {
+                r->registering.type = CALL_MADE;
+                r->registering.made_device = ask->made;
+        }
+        return send_request(t, &request, &r->registering, ask->fd, err);
 }
 
 static int map_ours(struct region *r) {
@@ -101,8 +111,8 @@ enum status region_make(struct tutti *t, uint64_t n_bytes, struct region **ret, 
                 return cannot_make(sizeof(*r), -ENOMEM, err);
         r->is_ours = true;
         int e = map_ours(r);
-        enum status status =
-                e < 0 ? cannot_make(n_bytes, e, err) : send_register(t, r, r->fd, ACCESS_INOUT, err);
+        const struct region_ask ask = ask_of(r, r->fd, ACCESS_INOUT);
+        enum status status = e < 0 ? cannot_make(n_bytes, e, err) : send_register(t, r, &ask, err);
         if (status != STATUS_OK) {
                 region_free(r);
                 return status;
@@ -111,12 +121,10 @@ enum status region_make(struct tutti *t, uint64_t n_bytes, struct region **ret, 
         return STATUS_OK;
 }
 
-enum status region_adopt(struct tutti *t, int fd, uint64_t n_bytes, enum access access, struct region **ret,
-        struct error *err) {
-        struct region *r = region_new(t, n_bytes);
-        if (!r)
-                return cannot_make(sizeof(*r), -ENOMEM, err);
-        enum status status = send_register(t, r, fd, access, err);
+/* Sends it and waits. On failure the region is gone, or will be reaped. */
+static enum status register_and_wait(
+        struct tutti *t, struct region *r, const struct region_ask *ask, struct error *err) {
+        enum status status = send_register(t, r, ask, err);
         if (status != STATUS_OK) {
                 region_free(r);
                 return status;
@@ -132,9 +140,31 @@ enum status region_adopt(struct tutti *t, int fd, uint64_t n_bytes, enum access 
                 list_append(&t->dead_regions, &r->node);
         }
         pthread_mutex_unlock(&t->lock);
+        return status;
+}
+
+enum status region_register(
+        struct tutti *t, const struct region_ask *ask, struct region **ret, struct error *err) {
+        struct region *r = region_new(t, ask->reg.size_bytes);
+        if (!r)
+                return cannot_make(sizeof(*r), -ENOMEM, err);
+        enum status status = register_and_wait(t, r, ask, err);
         if (status == STATUS_OK)
                 *ret = r;
         return status;
+}
+
+enum status region_adopt(struct tutti *t, int fd, uint64_t n_bytes, enum access access, struct region **ret,
+        struct error *err) {
+        const struct region like = { .size_bytes = n_bytes };
+        const struct region_ask ask = ask_of(&like, fd, access);
+        return region_register(t, &ask, ret, err);
+}
+
+void region_bury(struct tutti *t, struct region *r) {
+        pthread_mutex_lock(&t->lock);
+        list_append(&t->dead_regions, &r->node);
+        pthread_mutex_unlock(&t->lock);
 }
 
 /* --- backing with memory --- */
@@ -154,8 +184,6 @@ static int back(struct region *r, uint64_t to) {
         if (e < 0 || madvise(r->data + from, to - from, MADV_POPULATE_WRITE) < 0)
                 return -errno;
         r->filled_bytes = to;
-        if (to == r->size_bytes)
-                fd_close(&r->fd);
         return 0;
 }
 
@@ -165,6 +193,8 @@ enum status region_fill(struct region *r, const struct block *block, struct erro
                 int e = back(r, to);
                 if (e < 0)
                         return cannot_make(block->n_bytes, e, err);
+                if (to == r->size_bytes)
+                        fd_close(&r->fd);
         }
         if (block->offset_bytes < r->dirty_bytes) {
                 uint64_t used_end = end < r->dirty_bytes ? end : r->dirty_bytes;
@@ -172,6 +202,29 @@ enum status region_fill(struct region *r, const struct block *block, struct erro
         }
         if (end > r->dirty_bytes)
                 r->dirty_bytes = end;
+        return STATUS_OK;
+}
+
+enum status region_make_stage(
+        struct tutti *t, const struct region_stage *stage, struct region **ret, struct error *err) {
+        struct region *r = region_new(t, page_round_up(stage->n_bytes));
+        if (!r)
+                return cannot_make(sizeof(*r), -ENOMEM, err);
+        int e = map_ours(r);
+        if (e == 0)
+                e = back(r, r->size_bytes);
+        if (e < 0) {
+                region_free(r);
+                return cannot_make(stage->n_bytes, e, err);
+        }
+        struct region_ask ask = ask_of(r, r->fd, stage->access);
+        ask.reg.stands_for = stage->stands_for;
+        ask.reg.why = stage->why;
+        enum status status = register_and_wait(t, r, &ask, err);
+        if (status != STATUS_OK)
+                return status;
+        fd_close(&r->fd);
+        *ret = r;
         return STATUS_OK;
 }
 

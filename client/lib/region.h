@@ -22,6 +22,7 @@ struct region {
         bool is_ours;          /* buffers may be cut from it */
         struct space space;    /* under `lock` */
         struct call registering;
+        struct device_memory *device; /* owned; NULL: host memory */
 };
 
 struct tutti_buffer {
@@ -48,6 +49,35 @@ enum status region_make(struct tutti *t, uint64_t n_bytes, struct region **ret, 
 /* Somebody else's memfd, not mapped yet: waits for tuttid's answer. */
 enum status region_adopt(struct tutti *t, int fd, uint64_t n_bytes, enum access access, struct region **ret,
         struct error *err) MUST_USE;
+/* What tuttid made for us. */
+struct device_made {
+        int fd; /* owned; -1: none */
+        uint64_t size_bytes;
+};
+
+struct region_ask {
+        struct msg_register reg;  /* all but its id */
+        int fd;                   /* -1: none */
+        struct device_made *made; /* NULL: tuttid makes nothing */
+};
+
+/* Memory that is not mapped here, of whatever kind: waits for tuttid's answer. */
+enum status region_register(
+        struct tutti *t, const struct region_ask *ask, struct region **ret, struct error *err) MUST_USE;
+
+struct region_stage {
+        uint64_t n_bytes;
+        enum access access;
+        const char *stands_for, *why;
+};
+
+/* A sealed memfd of ours, mapped and filled, that stands for memory which tuttid does not reach. */
+enum status region_make_stage(
+        struct tutti *t, const struct region_stage *stage, struct region **ret, struct error *err) MUST_USE;
+
+/* Of no use after all: goes with the next reaping. */
+void region_bury(struct tutti *t, struct region *r);
+
 /* Backs the block with memory of ours, zero. NO_MEMORY. Under `growing`, not under `lock`. */
 enum status region_fill(struct region *r, const struct block *block, struct error *err) MUST_USE;
 /* Why tuttid did not take it, or NULL. Under `lock`. */
@@ -62,6 +92,12 @@ void regions_reap(struct tutti *t);
 void regions_free(struct tutti *t);
 
 /* --- buffer.c --- */
+
+/* A handle without memory; NULL. */
+struct tutti_buffer *buffer_new(struct tutti *t, size_t n_bytes);
+/* The region becomes the buffer's alone. */
+void buffer_take_region(struct tutti_buffer *b, struct region *r);
+enum status access_of(enum tutti_access access, enum access *ret, struct error *err) MUST_USE;
 
 /* Memory of ours, as tutti_buffer_alloc gives it. Not under any lock. */
 enum status buffer_make(

@@ -1,6 +1,7 @@
 #include "lib/submit.h"
 
 #include <string.h>
+#include "lib/order.h"
 #include "lib/region.h"
 #include "wire/codec.h"
 
@@ -10,6 +11,7 @@ struct passage {
         struct tutti_work *work; /* NULL: there was no memory for it */
         struct request request;
         struct entry only; /* the one entry of most collectives */
+        struct order_use order;
         enum status refused;
         struct error *err; /* set when refused, or when it could not be sent */
 };
@@ -96,6 +98,7 @@ static enum tutti_status send(struct passage *p) {
         pthread_mutex_unlock(&t->sending);
         if (status == STATUS_OK)
                 return TUTTI_OK;
+        order_abandon(t, &p->order);
         if (p->work)
                 work_drop(p->work);
         return thread_fail(p->err);
@@ -120,12 +123,31 @@ static void fill_request(struct passage *p) {
         };
 }
 
+/* With the stream that its values are computed on. */
+static enum status put_in_order(struct passage *p) {
+        const struct tutti_work *w = p->work;
+        bool is_direct = false;
+        for (uint32_t i = 0; i < w->n_uses; i++) {
+                const struct device_memory *m = device_of(w->uses[i]);
+                if (m)
+                        p->order.context = m->place.context;
+                is_direct |= device_is_direct(m);
+        }
+        enum status status = order_begin(w->t, &p->order, is_direct, p->err);
+        p->request.submit.signal = (struct msg_signal){ p->order.slot, p->order.value };
+        return status;
+}
+
 static void check(struct passage *p) {
         struct half_options options;
         enum status status = half_check(p->half, &options, &p->only, p->err);
         p->request.submit.has_timeout = options.has_timeout;
         p->request.submit.timeout_ns = options.timeout_ns;
         p->request.submit.signature.options = options.options;
+        p->order.has_stream = options.has_stream;
+        p->order.stream = options.stream;
+        if (status == STATUS_OK)
+                status = put_in_order(p);
         if (status != STATUS_OK)
                 make_refused(p, status);
 }

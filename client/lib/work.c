@@ -33,7 +33,7 @@ struct tutti_work *work_new(struct tutti *t) {
         call_init(&w->call, CALL_WORK);
         w->is_detached = w->is_seen = false;
         w->n_uses = 0;
-        w->staging.copied_bytes = 0;
+        w->staging.copied_bytes = w->copies.copied_bytes = 0;
         return w;
 }
 
@@ -92,6 +92,7 @@ static void make_spare(struct tutti_work *w) {
         end_uses(w);
         let_go_of_object(w);
         staging_end(&w->staging, w->t);
+        device_copies_end(&w->copies);
         call_deinit(&w->call);
         failure_unref(take_pointer(w->refusal));
         list_unlink(&w->node);
@@ -113,6 +114,7 @@ static void work_free_memory(struct tutti_work *w) {
         free(w->uses);
         free(w->checksums);
         free(w->staging.values);
+        free(w->copies.list);
         pthread_mutex_destroy(&w->landing);
         free(w);
 }
@@ -190,18 +192,40 @@ uint64_t deadline_in(double seconds) {
         return __builtin_add_overflow(now, ns, &at) ? WAIT_FOREVER : at;
 }
 
+/* Copying home failed: the result is there, and not where it is wanted. */
+static void crash(struct tutti_work *w, struct error *err) {
+        err->outputs_undefined = true;
+        w->call.status = err->status;
+        w->call.failure = failure_new(err);
+}
+
+/* Outputs of staged device memory. Under `landing`. */
+static void land_copies(struct tutti_work *w) {
+        struct error err;
+        enum status status = device_copies_finish(&w->copies, &err);
+        pthread_mutex_lock(&w->t->lock);
+        if (status != STATUS_OK)
+                crash(w, &err);
+        device_copies_end(&w->copies);
+        pthread_mutex_unlock(&w->t->lock);
+}
+
 /* It has ended with OK, as this thread has seen: plain outputs come home, once, and the piece is free.
- * Whoever sees the end meanwhile waits for that. */
-static void work_land(struct tutti_work *w) {
+ * Whoever sees the end meanwhile waits for that. What became of it. */
+static enum status work_land(struct tutti_work *w) {
         struct tutti *t = w->t;
         pthread_mutex_lock(&w->landing);
+        if (w->copies.n)
+                land_copies(w);
         if (w->staging.piece) {
                 staging_finish(&w->staging);
                 pthread_mutex_lock(&t->lock);
                 staging_end(&w->staging, t);
                 pthread_mutex_unlock(&t->lock);
         }
+        enum status status = w->call.status;
         pthread_mutex_unlock(&w->landing);
+        return status;
 }
 
 /* Under `lock`. */
@@ -221,7 +245,7 @@ enum status work_wait(struct tutti_work *w, uint64_t deadline_ns) {
         enum status status = status_of_wait(w, connection_wait(t, &w->call, deadline_ns));
         pthread_mutex_unlock(&t->lock);
         if (status == STATUS_OK)
-                work_land(w);
+                status = work_land(w);
         regions_reap(t);
         return status;
 }
@@ -249,7 +273,7 @@ enum tutti_status tutti_work_test(struct tutti_work *w) {
         enum status status = status_of_wait(w, w->call.is_ended ? WAIT_ENDED : WAIT_TIME);
         pthread_mutex_unlock(&t->lock);
         if (status == STATUS_OK)
-                work_land(w);
+                status = work_land(w);
         regions_reap(t);
         return (enum tutti_status)status;
 }
@@ -294,7 +318,7 @@ void work_show_result(const struct tutti_work *w, struct tutti_result *ret) {
                 .numerics = show_finding(&done->found.numerics),
                 .overflow = show_finding(&done->found.overflow),
                 .slot = done->slot,
-                .staged_bytes = w->staging.copied_bytes,
+                .staged_bytes = w->staging.copied_bytes + w->copies.copied_bytes,
         };
 }
 
@@ -307,10 +331,10 @@ enum tutti_status tutti_work_result(struct tutti_work *w, struct tutti_result *r
         pthread_mutex_lock(&w->t->lock);
         enum status status = w->call.is_ended ? w->call.status : STATUS_PENDING;
         pthread_mutex_unlock(&w->t->lock);
-        if (status == STATUS_OK) {
-                work_land(w);
+        if (status == STATUS_OK)
+                status = work_land(w);
+        if (status == STATUS_OK)
                 work_show_result(w, ret);
-        }
         return (enum tutti_status)status;
 }
 

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "lib/connection.h"
+#include "lib/device.h"
 #include "lib/staging.h"
 
 struct tutti_work {
@@ -22,8 +23,9 @@ struct tutti_work {
         struct tutti_object *object; /* where its result goes; NULL: to buffers. Kept until it is freed */
         uint64_t *checksums;         /* of inputs, by entry, where they are checked */
         uint32_t checksums_capacity;
-        struct staging staging;  /* until it is sent, of who sends it; then under `landing` */
-        pthread_mutex_t landing; /* plain outputs come home once. Before `lock` */
+        struct staging staging;      /* until it is sent, of who sends it; then under `landing` */
+        struct device_copies copies; /* likewise, of staged device memory */
+        pthread_mutex_t landing;     /* plain outputs come home once. Before `lock` */
 };
 
 static inline struct tutti_work *work_of(const struct call *call) {

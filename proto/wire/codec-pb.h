@@ -64,6 +64,11 @@ static inline enum process_state process_state_in(int value) {
         return (enum process_state)known_or(value, PROCESS_ABSENT + 1, PROCESS_UNKNOWN);
 }
 
+/* What is not known is no better than the plainest. */
+static inline enum stream_order order_in(int value) {
+        return (enum stream_order)known_or(value, ORDER_TIMELINE + 1, ORDER_HOST);
+}
+
 /* Policies are refused when they are not known, never guessed: one beyond the last. */
 static inline enum on_death on_death_in(int value) {
         return (enum on_death)known_or(value, ON_DEATH_SHRINK + 1, ON_DEATH_SHRINK + 1);
@@ -119,6 +124,8 @@ struct row_box {
                 Tutti__V1__FallbackRow fallback;
                 Tutti__V1__QuotaRow quota;
                 Tutti__V1__ResultRow result;
+                Tutti__V1__BufferRow buffer;
+                Tutti__V1__HistogramRow histogram;
         };
         Tutti__V1__Key key;
         uint8_t have[MAX_WORLD / 8], missing[MAX_WORLD / 8];
@@ -133,5 +140,5 @@ int row_in(const Tutti__V1__Row *m, struct arena *arena, struct row *ret) MUST_U
 
 /* Rows of one packet: bounds what encoding takes from the scratch arena. */
 #define MAX_PART_ROWS 1024
-/* Entries of one packet: bounds what decoding takes from the arena of the other side. */
-#define MAX_PART_ENTRIES 4096
+/* Entries of one packet: bounds what decoding takes from the arena of the other side, and of its time. */
+#define MAX_PART_ENTRIES 512

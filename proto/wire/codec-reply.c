@@ -206,6 +206,27 @@ static struct msg_result result_in(const Tutti__V1__Result *m) {
                 .stride_bytes = m->stride_bytes };
 }
 
+static void registered_out(const struct msg_registered *r, Tutti__V1__Registered *m) {
+        tutti__v1__registered__init(m);
+        m->n_descriptors = r->n_descriptors;
+        m->size_bytes = r->size_bytes;
+}
+
+static void signals_out(const struct msg_signals *s, Tutti__V1__Signals *m) {
+        tutti__v1__signals__init(m);
+        m->order = (Tutti__V1__Order)s->order;
+        m->n_descriptors = s->n_descriptors;
+        m->n_slots = s->n_slots;
+        m->why = string_out(s->why);
+}
+
+static struct msg_signals signals_in(const Tutti__V1__Signals *m) {
+        return (struct msg_signals){ .order = order_in((int)m->order),
+                .n_descriptors = m->n_descriptors,
+                .n_slots = m->n_slots,
+                .why = string_in(m->why) };
+}
+
 struct rows_box {
         Tutti__V1__Rows message;
         Tutti__V1__Row **list;
@@ -273,6 +294,15 @@ static int body_in(const Tutti__V1__Reply *m, struct arena *arena, struct reply 
                 ret->type = REPLY_RESULT;
                 ret->result = result_in(m->result);
                 return 0;
+        case TUTTI__V1__REPLY__BODY_REGISTERED:
+                ret->type = REPLY_REGISTERED;
+                ret->registered =
+                        (struct msg_registered){ m->registered->n_descriptors, m->registered->size_bytes };
+                return 0;
+        case TUTTI__V1__REPLY__BODY_SIGNALS:
+                ret->type = REPLY_SIGNALS;
+                ret->signals = signals_in(m->signals);
+                return 0;
         case TUTTI__V1__REPLY__BODY_PREPARED:
         case TUTTI__V1__REPLY__BODY_LANE:
         case TUTTI__V1__REPLY__BODY__NOT_SET:
@@ -305,6 +335,8 @@ union body_box {
         Tutti__V1__Joined joined;
         struct done_box done;
         Tutti__V1__Result result;
+        Tutti__V1__Registered registered;
+        Tutti__V1__Signals signals;
         struct rows_box rows;
 };
 
@@ -331,6 +363,16 @@ static bool body_out(const struct reply *r, struct arena *scratch, union body_bo
                 result_out(&r->result, &box->result);
                 m->body_case = TUTTI__V1__REPLY__BODY_RESULT;
                 m->result = &box->result;
+                break;
+        case REPLY_REGISTERED:
+                registered_out(&r->registered, &box->registered);
+                m->body_case = TUTTI__V1__REPLY__BODY_REGISTERED;
+                m->registered = &box->registered;
+                break;
+        case REPLY_SIGNALS:
+                signals_out(&r->signals, &box->signals);
+                m->body_case = TUTTI__V1__REPLY__BODY_SIGNALS;
+                m->signals = &box->signals;
                 break;
         case REPLY_ROWS:
                 m->body_case = TUTTI__V1__REPLY__BODY_ROWS;

@@ -191,8 +191,10 @@ static void options_out(
 }
 
 static int submit_in(const Tutti__V1__Submit *m, struct arena *arena, struct msg_submit *ret) {
+        if (m->n_entries > MAX_PART_ENTRIES)
+                return -E2BIG;
         struct entry *entries = arena_calloc(arena, m->n_entries, sizeof(*entries));
-        if (!entries || m->n_entries > MAX_ENTRIES)
+        if (!entries)
                 return -E2BIG;
         for (size_t i = 0; i < m->n_entries; i++)
                 entry_in(m->entries[i], &entries[i]);
@@ -209,6 +211,8 @@ static int submit_in(const Tutti__V1__Submit *m, struct arena *arena, struct msg
                 .more = m->more,
                 .refused = status_in((int)m->refused),
                 .refused_field = field_in((int)m->refused_field) };
+        if (m->signal)
+                ret->signal = (struct msg_signal){ m->signal->slot, m->signal->value };
         ret->has_key = key_in(m->key, &ret->key);
         options_in(m->options, &ret->signature.options);
         return 0;
@@ -219,6 +223,7 @@ struct submit_box {
         Tutti__V1__Options options;
         char device[DEVICE_NAME_BYTES];
         Tutti__V1__Key key;
+        Tutti__V1__Signal signal;
         Tutti__V1__Entry **list;
         struct entry_box *entries;
 };
@@ -258,6 +263,12 @@ static bool submit_out(const struct msg_submit *s, struct arena *scratch, struct
         if (s->has_key) {
                 key_out(&s->key, &box->key);
                 m->key = &box->key;
+        }
+        if (s->signal.value) {
+                tutti__v1__signal__init(&box->signal);
+                box->signal.slot = s->signal.slot;
+                box->signal.value = s->signal.value;
+                m->signal = &box->signal;
         }
         return true;
 }
@@ -316,7 +327,12 @@ static struct msg_register register_in(const Tutti__V1__Register *m) {
                 .access = known_or((int)m->access, ACCESS_INOUT + 1, ACCESS_INOUT + 1),
                 .kind = known_or((int)m->kind, BUFFER_KIND_CUDA_IPC + 1, BUFFER_KIND_CUDA_IPC + 1),
                 .n_descriptors = m->n_descriptors,
-                .device = string_in(m->device) };
+                .device = string_in(m->device),
+                .handle = m->handle.data,
+                .n_handle_bytes = m->handle.len,
+                .handle_offset_bytes = m->handle_offset_bytes,
+                .stands_for = string_in(m->stands_for),
+                .why = string_in(m->why) };
 }
 
 static void register_out(const struct msg_register *r, Tutti__V1__Register *m) {
@@ -327,6 +343,10 @@ static void register_out(const struct msg_register *r, Tutti__V1__Register *m) {
         m->kind = (Tutti__V1__BufferKind)r->kind;
         m->n_descriptors = r->n_descriptors;
         m->device = string_out(r->device);
+        m->handle = (ProtobufCBinaryData){ r->n_handle_bytes, (uint8_t *)r->handle };
+        m->handle_offset_bytes = r->handle_offset_bytes;
+        m->stands_for = string_out(r->stands_for);
+        m->why = string_out(r->why);
 }
 
 static struct msg_abort abort_in(const Tutti__V1__Abort *m) {
@@ -394,7 +414,7 @@ static void release_result_out(const struct msg_release_result *r, Tutti__V1__Re
 }
 
 static struct msg_query query_in(const Tutti__V1__Query *m) {
-        return (struct msg_query){ .what = known_or((int)m->what, WHAT_QUOTA + 1, WHAT_QUOTA + 1),
+        return (struct msg_query){ .what = known_or((int)m->what, WHAT_HISTOGRAMS + 1, WHAT_HISTOGRAMS + 1),
                 .job = string_in(m->job),
                 .group = string_in(m->group),
                 .has_user = m->has_user,
@@ -410,13 +430,19 @@ static void query_out(const struct msg_query *q, Tutti__V1__Query *m) {
         m->user = q->user;
 }
 
+static void open_signals_out(const struct msg_open_signals *o, Tutti__V1__OpenSignals *m) {
+        tutti__v1__open_signals__init(m);
+        m->order = (Tutti__V1__Order)o->order;
+        m->device = string_out(o->device);
+}
+
 /* --- requests --- */
 
 /* Every body of tutti.proto; what this version does not do is known by its type alone. */
 static int body_in(const Tutti__V1__Request *m, struct arena *arena, struct request *ret) {
         /* Body numbers of the contract are those of enum request_type, plus one. */
         _Static_assert((int)REQUEST_HELLO + 1 == TUTTI__V1__REQUEST__BODY_HELLO, "first body");
-        _Static_assert((int)REQUEST_GOODBYE + 1 == TUTTI__V1__REQUEST__BODY_GOODBYE, "last body");
+        _Static_assert((int)REQUEST_OPEN_SIGNALS + 1 == TUTTI__V1__REQUEST__BODY_OPEN_SIGNALS, "last body");
         ret->type = m->body_case == TUTTI__V1__REQUEST__BODY__NOT_SET ? REQUEST_NONE
                                                                       : (enum request_type)(m->body_case - 1);
         switch (ret->type) {
@@ -437,6 +463,10 @@ static int body_in(const Tutti__V1__Request *m, struct arena *arena, struct requ
         case REQUEST_MAKE_RESULT: ret->make_result = make_result_in(m->make_result); break;
         case REQUEST_RELEASE_RESULT: ret->release_result = release_result_in(m->release_result); break;
         case REQUEST_QUERY: ret->query = query_in(m->query); break;
+        case REQUEST_OPEN_SIGNALS:
+                ret->open_signals = (struct msg_open_signals){ order_in((int)m->open_signals->order),
+                        string_in(m->open_signals->device) };
+                break;
         case REQUEST_NONE:
         case REQUEST_PREPARE:
         case REQUEST_START:
@@ -485,6 +515,7 @@ union body_box {
         Tutti__V1__Pages pages;
         Tutti__V1__Query query;
         Tutti__V1__Goodbye goodbye;
+        Tutti__V1__OpenSignals open_signals;
 };
 
 /* Fills the box; every member of it begins with its message, so that the box is the body. */
@@ -528,6 +559,7 @@ static bool body_out(const struct request *r, struct arena *scratch, union body_
         case REQUEST_PAGES: tutti__v1__pages__init(&box->pages); return true;
         case REQUEST_QUERY: query_out(&r->query, &box->query); return true;
         case REQUEST_GOODBYE: tutti__v1__goodbye__init(&box->goodbye); return true;
+        case REQUEST_OPEN_SIGNALS: open_signals_out(&r->open_signals, &box->open_signals); return true;
         }
         return false;
 }

@@ -29,7 +29,10 @@ static struct row_device device_in(const Tutti__V1__DeviceRow *m) {
                 .n_tasks = m->n_tasks,
                 .busy_ns = m->busy_ns,
                 .failing = m->failing,
-                .why = string_in(m->why) };
+                .why = string_in(m->why),
+                .uuid = string_in(m->uuid),
+                .paths = string_in(m->paths),
+                .order = order_in((int)m->order) };
 }
 
 static int group_in(const Tutti__V1__GroupRow *m, struct row_group *ret) {
@@ -175,6 +178,31 @@ static int result_in(const Tutti__V1__ResultRow *m, struct arena *arena, struct 
         return 0;
 }
 
+static struct row_buffer buffer_in(const Tutti__V1__BufferRow *m) {
+        return (struct row_buffer){ .pid = m->pid,
+                .uid = m->uid,
+                .buffer = m->buffer,
+                .size_bytes = m->size_bytes,
+                .device = string_in(m->device),
+                .path = string_in(m->path),
+                .why = string_in(m->why) };
+}
+
+static int histogram_in(const Tutti__V1__HistogramRow *m, struct row_histogram *ret) {
+        *ret = (struct row_histogram){ .job = string_in(m->job),
+                .group = string_in(m->group),
+                .uid = m->uid,
+                .rank = m->rank,
+                .measure = (enum measure)known_or((int)m->measure, MEASURE_LATENESS + 1, MEASURE_UNSPECIFIED),
+                .kind = kind_in((int)m->kind),
+                .n = m->n,
+                .sum_ns = m->sum_ns,
+                .bounds_from_ns = m->bounds_from_ns,
+                .n_counts = (uint32_t)m->n_counts,
+                .counts = m->counts };
+        return m->n_counts <= MAX_HISTOGRAM_COUNTS ? 0 : -E2BIG;
+}
+
 int row_in(const Tutti__V1__Row *m, struct arena *arena, struct row *ret) {
         switch (m->row_case) {
         case TUTTI__V1__ROW__ROW_DAEMON:
@@ -206,6 +234,13 @@ int row_in(const Tutti__V1__Row *m, struct arena *arena, struct row *ret) {
         case TUTTI__V1__ROW__ROW_RESULT:
                 ret->type = ROW_RESULT;
                 return result_in(m->result, arena, &ret->result);
+        case TUTTI__V1__ROW__ROW_BUFFER:
+                ret->type = ROW_BUFFER;
+                ret->buffer = buffer_in(m->buffer);
+                return 0;
+        case TUTTI__V1__ROW__ROW_HISTOGRAM:
+                ret->type = ROW_HISTOGRAM;
+                return histogram_in(m->histogram, &ret->histogram);
         case TUTTI__V1__ROW__ROW__NOT_SET:
         case _TUTTI__V1__ROW__ROW__CASE_IS_INT_SIZE: break;
         }

@@ -30,6 +30,9 @@ static void device_out(const struct row_device *r, Tutti__V1__DeviceRow *m) {
         m->busy_ns = r->busy_ns;
         m->failing = r->failing;
         m->why = string_out(r->why);
+        m->uuid = string_out(r->uuid);
+        m->paths = string_out(r->paths);
+        m->order = (Tutti__V1__Order)r->order;
 }
 
 static void group_out(const struct row_group *r, struct row_box *box) {
@@ -190,6 +193,32 @@ static void result_out(const struct row_result *r, struct row_box *box) {
         m->holders = box->holder_list;
 }
 
+static void buffer_out(const struct row_buffer *r, Tutti__V1__BufferRow *m) {
+        tutti__v1__buffer_row__init(m);
+        m->pid = r->pid;
+        m->uid = r->uid;
+        m->buffer = r->buffer;
+        m->size_bytes = r->size_bytes;
+        m->device = string_out(r->device);
+        m->path = string_out(r->path);
+        m->why = string_out(r->why);
+}
+
+static void histogram_out(const struct row_histogram *r, Tutti__V1__HistogramRow *m) {
+        tutti__v1__histogram_row__init(m);
+        m->job = string_out(r->job);
+        m->group = string_out(r->group);
+        m->uid = r->uid;
+        m->rank = r->rank;
+        m->measure = (Tutti__V1__Measure)r->measure;
+        m->kind = (Tutti__V1__Kind)r->kind;
+        m->n = r->n;
+        m->sum_ns = r->sum_ns;
+        m->bounds_from_ns = r->bounds_from_ns;
+        m->n_counts = r->n_counts;
+        m->counts = (uint64_t *)r->counts;
+}
+
 void row_out(const struct row *row, struct row_box *box) {
         Tutti__V1__Row *m = &box->message;
         tutti__v1__row__init(m);
@@ -205,10 +234,12 @@ void row_out(const struct row *row, struct row_box *box) {
         case ROW_FALLBACK: fallback_out(&row->fallback, &box->fallback); break;
         case ROW_QUOTA: quota_out(&row->quota, &box->quota); break;
         case ROW_RESULT: result_out(&row->result, box); break;
+        case ROW_BUFFER: buffer_out(&row->buffer, &box->buffer); break;
+        case ROW_HISTOGRAM: histogram_out(&row->histogram, &box->histogram); break;
         }
         /* Row numbers of the contract are those of enum row_type; every message begins the union. */
         _Static_assert((int)ROW_DAEMON == TUTTI__V1__ROW__ROW_DAEMON, "first row");
-        _Static_assert((int)ROW_RESULT == TUTTI__V1__ROW__ROW_RESULT, "last row");
+        _Static_assert((int)ROW_HISTOGRAM == TUTTI__V1__ROW__ROW_HISTOGRAM, "last row");
         m->row_case = (Tutti__V1__Row__RowCase)row->type;
         m->daemon = &box->daemon;
 }

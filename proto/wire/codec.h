@@ -29,7 +29,7 @@ int codec_encode_reply(
 uint32_t codec_rows_that_fit(const struct row *rows, uint32_t n, struct arena *scratch);
 
 /* The client's direction, with the same bounds. Entries of a submission that fit into one packet:
- * codec_entries_that_fit, at most 4,096, so that the other side's arena suffices. */
+ * codec_entries_that_fit, at most 512, so that nobody else waits long while one is read. */
 int codec_encode_request(
         const struct request *request, struct arena *scratch, void *buf, size_t *ret_bytes) MUST_USE;
 uint32_t codec_entries_that_fit(const struct entry *entries, uint32_t n, struct arena *scratch);

@@ -24,6 +24,14 @@
 
 #define STATUS_PAGE_SLOTS 4096
 
+#define SIGNAL_SLOTS 4096
+
+/* One slot of the signal page (wire format, little-endian). */
+struct signal_slot {
+        _Atomic uint64_t ready; /* written by the client's stream: what the half reads is there */
+        _Atomic uint64_t done;  /* written by tuttid: the half has ended */
+};
+
 /* One slot of the status page (wire format, little-endian): slot = request mod STATUS_PAGE_SLOTS. Written by
  * tuttid alone. */
 enum page_state { PAGE_FREE, PAGE_BEGUN, PAGE_DONE };
@@ -39,7 +47,9 @@ enum access { ACCESS_UNSPECIFIED, ACCESS_IN, ACCESS_OUT, ACCESS_INOUT };
 enum on_death { ON_DEATH_UNSPECIFIED, ON_DEATH_FAIL, ON_DEATH_SHRINK };
 enum on_leave { ON_LEAVE_UNSPECIFIED, ON_LEAVE_CONTRIBUTORS, ON_LEAVE_ZERO_FILL };
 enum buffer_kind { BUFFER_KIND_UNSPECIFIED, BUFFER_KIND_MEMFD, BUFFER_KIND_CUDA_VMM, BUFFER_KIND_CUDA_IPC };
-enum what { WHAT_UNSPECIFIED, WHAT_STATUS, WHAT_GROUPS, WHAT_STATS, WHAT_DUMP, WHAT_QUOTA };
+enum stream_order { ORDER_UNSPECIFIED, ORDER_HOST, ORDER_TIMELINE };
+enum what { WHAT_UNSPECIFIED, WHAT_STATUS, WHAT_GROUPS, WHAT_STATS, WHAT_DUMP, WHAT_QUOTA, WHAT_HISTOGRAMS };
+enum measure { MEASURE_UNSPECIFIED, MEASURE_WAIT, MEASURE_RUN, MEASURE_LATENESS };
 
 enum request_type {
         REQUEST_NONE,
@@ -62,6 +72,7 @@ enum request_type {
         REQUEST_PAGES,
         REQUEST_QUERY,
         REQUEST_GOODBYE,
+        REQUEST_OPEN_SIGNALS,
 };
 
 struct msg_hello {
@@ -86,6 +97,21 @@ struct msg_register {
         enum access access;
         enum buffer_kind kind;
         uint32_t n_descriptors;
+        const char *device;    /* "", "GPU:1", or a UUID */
+        const uint8_t *handle; /* [n_handle_bytes] */
+        size_t n_handle_bytes;
+        uint64_t handle_offset_bytes;
+        const char *stands_for, *why; /* of host memory through which a device's is copied; "" */
+};
+
+/* Where a half's stream says that its values are ready, and is told that it has ended. */
+struct msg_signal {
+        uint32_t slot;
+        uint64_t value; /* 0: the half has none */
+};
+
+struct msg_open_signals {
+        enum stream_order order;
         const char *device;
 };
 
@@ -102,6 +128,7 @@ struct msg_submit {
         bool more;
         enum status refused;
         enum field refused_field;
+        struct msg_signal signal;
 };
 
 struct msg_abort {
@@ -159,10 +186,20 @@ struct request {
                 struct msg_make_result make_result;
                 struct msg_release_result release_result;
                 struct msg_query query;
+                struct msg_open_signals open_signals;
         };
 };
 
-enum reply_type { REPLY_NONE, REPLY_WELCOME, REPLY_JOINED, REPLY_DONE, REPLY_ROWS, REPLY_RESULT };
+enum reply_type {
+        REPLY_NONE,
+        REPLY_WELCOME,
+        REPLY_JOINED,
+        REPLY_DONE,
+        REPLY_ROWS,
+        REPLY_RESULT,
+        REPLY_REGISTERED,
+        REPLY_SIGNALS,
+};
 
 struct msg_welcome {
         uint32_t version;
@@ -195,6 +232,17 @@ struct msg_result {
         uint32_t n_descriptors, n_slots;
 };
 
+struct msg_registered {
+        uint32_t n_descriptors;
+        uint64_t size_bytes;
+};
+
+struct msg_signals {
+        enum stream_order order;
+        uint32_t n_descriptors, n_slots;
+        const char *why;
+};
+
 enum row_type {
         ROW_NONE,
         ROW_DAEMON,
@@ -207,6 +255,8 @@ enum row_type {
         ROW_FALLBACK,
         ROW_QUOTA,
         ROW_RESULT,
+        ROW_BUFFER,
+        ROW_HISTOGRAM,
 };
 
 struct row_daemon {
@@ -223,6 +273,8 @@ struct row_device {
         uint32_t n_workers;
         uint64_t n_tasks, busy_ns;
         bool failing;
+        const char *uuid, *paths; /* of a GPU */
+        enum stream_order order;
 };
 
 struct row_group {
@@ -309,6 +361,24 @@ struct row_result {
         const struct row_holder *holders;
 };
 
+struct row_buffer {
+        uint32_t pid, uid;
+        uint64_t buffer, size_bytes;
+        const char *device, *path, *why;
+};
+
+#define MAX_HISTOGRAM_COUNTS 64
+
+struct row_histogram {
+        const char *job, *group;
+        uint32_t uid, rank;
+        enum measure measure;
+        enum kind kind;
+        uint64_t n, sum_ns, bounds_from_ns;
+        uint32_t n_counts; /* at most MAX_HISTOGRAM_COUNTS */
+        const uint64_t *counts;
+};
+
 struct row {
         enum row_type type;
         union {
@@ -322,6 +392,8 @@ struct row {
                 struct row_fallback fallback;
                 struct row_quota quota;
                 struct row_result result;
+                struct row_buffer buffer;
+                struct row_histogram histogram;
         };
 };
 
@@ -336,6 +408,8 @@ struct reply {
                 struct msg_joined joined;
                 struct msg_done done;
                 struct msg_result result;
+                struct msg_registered registered;
+                struct msg_signals signals;
                 struct {
                         const struct row *rows;
                         uint32_t n_rows;

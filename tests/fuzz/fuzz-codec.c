@@ -85,7 +85,13 @@ static void check_request(const struct request *r) {
                 check_string(r->join.group);
                 check_string(r->join.secret);
                 break;
-        case REQUEST_REGISTER: check_string(r->reg.device); break;
+        case REQUEST_REGISTER:
+                check_string(r->reg.device);
+                check_string(r->reg.stands_for);
+                check_string(r->reg.why);
+                CHECK(r->reg.handle || r->reg.n_handle_bytes == 0);
+                break;
+        case REQUEST_OPEN_SIGNALS: check_string(r->open_signals.device); break;
         case REQUEST_SUBMIT: check_submit(&r->submit); break;
         case REQUEST_ABORT:
                 check_string(r->abort.reason);

@@ -112,7 +112,9 @@ static void build(struct world *w) {
                 .pending = 2000,
                 .groups = 8,
                 .recorder_bytes = 1 << 20,
-                .result_bytes = 1 << 16 };
+                .result_bytes = 1 << 16,
+                .reply_bytes = 1 << 20,
+                .memory_bytes = 1 << 22 };
         snprintf(w->config.socket, sizeof(w->config.socket), "%s", socket_path);
         w->fake = fake_backend_new();
         *h = (struct house){ .config = &w->config, .backend = fake_backend_ops(w->fake) };
@@ -122,7 +124,7 @@ static void build(struct world *w) {
         CHECK(engine_new(&h->engine, &w->loop, &w->config, h->backend, &bell) == 0);
         CHECK(buffers_new(&h->buffers, h->quotas) == 0 && results_new(&h->results, h->quotas) == 0);
         CHECK(sessions_new(&h->sessions, &w->loop, h->quotas, &bell) == 0);
-        CHECK(recorder_new(&h->recorder, h->quotas) == 0 && stats_new(&h->stats) == 0);
+        CHECK(recorder_new(&h->recorder, h->quotas) == 0 && stats_new(&h->stats, h->quotas) == 0);
         const struct listener_setting door = { .config = &w->config, .bell = bell, .passed_on = -1 };
         CHECK(listener_new(&h->listener, &w->loop, &door, why, sizeof(why)) == 0);
         CHECK(conductor_new(&w->conductor, h, w->now_ns) == 0);

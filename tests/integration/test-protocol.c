@@ -192,6 +192,32 @@ START_TEST(P15_later_messages_answer_UNSUPPORTED) {
 }
 END_TEST
 
+/* A tuttid without a GPU keeps the order by the host, and says so; nobody's stream is promised anything. */
+START_TEST(signals_are_not_promised_where_nobody_would_keep_them) {
+        struct host *h = host_start(NULL);
+        struct raw *r = raw_open(host_socket(h));
+        const struct reply reply = raw_expect(r,
+                raw_send(r, &(struct request){ .type = REQUEST_OPEN_SIGNALS,
+                                    .open_signals = { ORDER_TIMELINE, "GPU-0" } }),
+                STATUS_OK);
+        ck_assert_int_eq(reply.type, REPLY_SIGNALS);
+        ck_assert_int_eq(reply.signals.order, ORDER_HOST);
+        ck_assert_uint_eq(r->packet.n_fds, 0);
+        ck_assert_ptr_nonnull(strstr(reply.signals.why, "no GPU"));
+        struct raw_member m = raw_join(r, "train", 0, 1);
+        raw_buffer(r, 1, raw_memfd(4096), 4096);
+        const struct entry entry = raw_entry(1, 16);
+        struct request submit = raw_submit_request(&m, "a", &entry);
+        submit.submit.signal = (struct msg_signal){ 0, 1 };
+        const struct reply refused = raw_expect(r, raw_send(r, &submit), STATUS_INVALID);
+        ck_assert_int_eq(refused.error->field, FIELD_OPTIONS);
+        ck_assert_ptr_nonnull(strstr(refused.error->detail, "device memory"));
+        raw_expect(r, raw_submit(r, &m, "a", 1, 16), STATUS_OK); /* the group is unharmed */
+        raw_close(r);
+        host_stop(h);
+}
+END_TEST
+
 UNIT_MAIN("protocol", 40, P9_the_page_says_begun_before_the_first_store_and_done_before_the_reply,
         P9_what_is_refused_has_not_begun, A7_a_failed_registration_reaches_the_peers_also_in_a_batch,
-        P15_later_messages_answer_UNSUPPORTED)
+        P15_later_messages_answer_UNSUPPORTED, signals_are_not_promised_where_nobody_would_keep_them)

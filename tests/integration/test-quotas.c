@@ -8,7 +8,9 @@
 #include <sys/stat.h>
 #include <tutti/admin.h>
 #include <unistd.h>
+#include <poll.h>
 #include "meeting.h"
+#include "raw.h"
 #include "replica.h"
 #include "unit.h"
 
@@ -265,6 +267,78 @@ START_TEST(P18_O4_pending_submissions) {
 }
 END_TEST
 
+/* --- what it takes of tuttid's own memory --- */
+
+#define N_ENTRIES 4000
+
+/* A half of 4,000 entries is some 2 MB; a small one goes on. */
+static void use_up_own_memory(struct replica *me) {
+        static struct tutti_value values[N_ENTRIES];
+        static struct tutti_entry entries[N_ENTRIES];
+        struct floats f;
+        struct tutti_group *g;
+        become_other();
+        expect_status(join_alone(me, "a", &g), TUTTI_OK);
+        floats_init(me->t, &f, N_ENTRIES);
+        for (uint32_t i = 0; i < N_ENTRIES; i++) {
+                values[i] = TUTTI_VALUE(.buffer = f.buffer, .dtype = TUTTI_F32, .offset = i * sizeof(float),
+                        .n_dims = 1, .shape = { 1 });
+                entries[i] = TUTTI_ENTRY(.input = &values[i], .output = &values[i]);
+        }
+        expect_status(tutti_batch_reduce(g, "many", TUTTI_SUM, entries, N_ENTRIES), TUTTI_QUOTA);
+        expect_in(tutti_error(), "memory-bytes");
+        ck_assert_uint_eq(tutti_error_info()->limit, 1 << 20);
+        ck_assert_uint_gt(tutti_error_info()->used, 0); /* the group and its members */
+        expect_status(tutti_batch_reduce(g, "many", TUTTI_SUM, entries, 100), TUTTI_OK);
+        replica_say(me, "full");
+        replica_hear(me, "end");
+        expect_status(tutti_barrier(g, NULL), TUTTI_OK);
+}
+
+START_TEST(P18_O4_memory_bytes) {
+        run_against("quota.memory-bytes=1MiB", use_up_own_memory);
+}
+END_TEST
+
+static bool has_hung_up(const struct raw *r) {
+        struct pollfd p = { .fd = r->fd };
+        return poll(&p, 1, 0) == 1 && p.revents & (POLLHUP | POLLERR);
+}
+
+/* Asks and asks, and reads none of the answers, until it is put out; its neighbour is not. */
+static void leave_replies_unread(struct replica *me) {
+        const struct request leave = { .type = REQUEST_LEAVE, .membership = 999 };
+        uint64_t most = 0;
+        become_other();
+        struct raw *silent = raw_open(me->socket), *reader = raw_open(me->socket);
+        for (unsigned int i = 1; !has_hung_up(silent); i++) {
+                (void)!raw_try_send(silent, &leave, NULL, 0);
+                uint64_t used = i % 100 ? 0 : raw_used(reader, "reply-bytes");
+                most = used > most ? used : most;
+        }
+        ck_assert_uint_gt(most, 0);
+        ck_assert_uint_le(most, 1 << 20);
+        raw_close(silent);
+        raw_expect_used(reader, "reply-bytes", 0);
+        replica_say(me, "full");
+        replica_hear(me, "end");
+        raw_close(reader);
+}
+
+START_TEST(P18_O4_reply_bytes) {
+        need_root();
+        struct host *h = start("quota.reply-bytes=1MiB");
+        struct replica *r = spawn(h, leave_replies_unread);
+        replica_expect(r, "full", 20);
+        expect_in(host_log(h), "is ejected: QUOTA");
+        expect_in(host_log(h), "reply-bytes has ");
+        expect_root_unharmed(h);
+        end(r);
+        host_expect_counters_zero(h);
+        host_stop(h);
+}
+END_TEST
+
 /* --- P19: users do not see each other --- */
 
 static uint32_t count_rows(struct tutti *t, enum tutti_admin_what what, enum tutti_row_type type) {
@@ -333,4 +407,5 @@ START_TEST(P19_O6_another_users_groups_can_be_neither_seen_nor_touched) {
 END_TEST
 
 UNIT_MAIN("quotas", 30, P18_O4_groups, P18_O4_connections, P18_O4_mapped_bytes, P18_O4_descriptors,
-        P18_O4_pending_submissions, P19_O6_another_users_groups_can_be_neither_seen_nor_touched)
+        P18_O4_pending_submissions, P18_O4_memory_bytes, P18_O4_reply_bytes,
+        P19_O6_another_users_groups_can_be_neither_seen_nor_touched)

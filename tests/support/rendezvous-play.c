@@ -518,7 +518,8 @@ static void set_up(struct play *p) {
         p->model->pending_limit = is_narrow ? 6 : 1 << 20;
         p->model->group_limit = is_narrow ? 2 : 5;
         struct quota_limits limits = { .pending = (uint64_t)p->model->pending_limit,
-                .groups = (uint64_t)p->model->group_limit };
+                .groups = (uint64_t)p->model->group_limit,
+                .memory_bytes = UINT64_MAX };
         struct rendezvous_settings settings = { .default_timeout_ns = as_option(p->model->default_timeout),
                 .join_timeout_ns = as_option(30),
                 .stall_warn_ns = as_option(5),

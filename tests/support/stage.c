@@ -115,7 +115,8 @@ void stage_set_mark(const struct stage *s, struct stage_mark *ret) {
 static uint64_t sum_of_quotas(const struct host_counters *c) {
         uint64_t sum = 0;
         for (uint32_t i = 0; i < c->n_quotas; i++)
-                if (!strstr(c->quotas[i].name, "recorder") && !strstr(c->quotas[i].name, "pending"))
+                if (!strstr(c->quotas[i].name, "recorder") && !strstr(c->quotas[i].name, "pending") &&
+                        !strstr(c->quotas[i].name, "memory"))
                         sum += c->quotas[i].used;
         return sum;
 }

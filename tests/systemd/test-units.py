@@ -9,6 +9,7 @@ import tempfile
 
 SOURCE, BUILD = sys.argv[1:3]
 EXPOSURE_LIMIT = 10  # tenths; systemd 252 says 0.7
+EXPORTER_EXPOSURE_LIMIT = 16
 TESTS = []
 
 # What tuttid calls before it confines itself: it listens, starts threads, opens userfaultfd, loads its filter.
@@ -38,7 +39,15 @@ def copy_units(folder):
     with open(os.path.join(folder, 'tuttid.service'), 'w', encoding='utf-8') as f:
         f.write(text)
     shutil.copy(os.path.join(SOURCE, 'systemd', 'tuttid.socket'), folder)
-    return [os.path.join(folder, name) for name in ('tuttid.service', 'tuttid.socket')]
+    names = ['tuttid.service', 'tuttid.socket']
+    exporter = os.path.join(BUILD, 'systemd', 'tutti-exporter.service')
+    if os.path.exists(exporter):  # it is built where libmicrohttpd is
+        with open(exporter, encoding='utf-8') as f:
+            text = re.sub(r'^ExecStart=\S+', f'ExecStart={BUILD}/client/exporter/tutti-exporter', f.read(), flags=re.M)
+        names.append('tutti-exporter.service')
+        with open(os.path.join(folder, names[-1]), 'w', encoding='utf-8') as f:
+            f.write(text)
+    return [os.path.join(folder, name) for name in names]
 
 
 @test
@@ -49,7 +58,7 @@ def M5_systemd_finds_nothing_wrong_with_the_units(folder):
 
 @test
 def M5_systemd_finds_what_is_wrong_with_a_unit(folder):
-    service, socket = copy_units(folder)
+    service, socket = copy_units(folder)[:2]
     with open(service, 'a', encoding='utf-8') as f:
         f.write('[Service]\nNoSuchThing=yes\n')
     _, text = run('systemd-analyze', 'verify', '--man=no', service, socket)
@@ -58,10 +67,10 @@ def M5_systemd_finds_what_is_wrong_with_a_unit(folder):
 
 @test
 def M5_the_exposure_is_low(folder):
-    code, text = run('systemd-analyze', 'security', '--offline=true', '--no-pager', f'--threshold={EXPOSURE_LIMIT}',
-                     copy_units(folder)[0])
-    print('#', text.strip().splitlines()[-1])
-    assert code == 0, text
+    for unit, limit in zip(copy_units(folder)[::2], (EXPOSURE_LIMIT, EXPORTER_EXPOSURE_LIMIT)):
+        code, text = run('systemd-analyze', 'security', '--offline=true', '--no-pager', f'--threshold={limit}', unit)
+        print('#', text.strip().splitlines()[-1])
+        assert code == 0, text
 
 
 def members(name):

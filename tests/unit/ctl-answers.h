@@ -53,6 +53,8 @@ static const struct tutti_replica busy_replicas[] = {
         {                                                                                                    \
                 .type = TUTTI_ROW_DEVICE, .device = {                                                        \
                         .name = (name_),                                                                     \
+                        .uuid = "",                                                                          \
+                        .paths = "",                                                                         \
                         .describe = "AVX-512",                                                               \
                         .why = (why_),                                                                       \
                         .n_workers = 2,                                                                      \
@@ -66,6 +68,20 @@ static const struct tutti_holder result_holders[] = {
         { .rank = 2, .pid = 4002, .n_slots = 2, .state = TUTTI_STOPPED, .oldest_age_ns = 12300 * MS },
         { .rank = 4, .n_slots = 1, .state = TUTTI_ALIVE, .oldest_age_ns = 1 * MS },
 };
+
+/* A GPU's buffers. */
+#define BUFFER_ROW(pid_, path_, why_)                                                                        \
+        {                                                                                                    \
+                .type = TUTTI_ROW_BUFFER, .buffer = {                                                        \
+                        .pid = (pid_),                                                                       \
+                        .uid = 1000,                                                                         \
+                        .buffer = 3,                                                                         \
+                        .size_bytes = 3 << 20,                                                               \
+                        .device = "GPU:1",                                                                   \
+                        .path = (path_),                                                                     \
+                        .why = (why_),                                                                       \
+                }                                                                                            \
+        }
 
 static const struct tutti_row status_rows[] = {
         DAEMON_ROW,
@@ -160,6 +176,9 @@ static const struct tutti_row status_rows[] = {
                         .n_attached = 6,
                         .n_holders = 2,
                         .holders = result_holders } },
+        BUFFER_ROW(4711, "vmm-fd", ""),
+        BUFFER_ROW(4711, "vmm-fd", ""),
+        BUFFER_ROW(0, "host-copy", "legacy handles are off"),
 };
 
 #define MEMBER(group_, process_, busy_, ...)                                                                 \

@@ -24,7 +24,7 @@ static inline struct rendezvous_settings room_settings(void) {
 }
 
 static inline struct quota_limits room_limits(void) {
-        return (struct quota_limits){ .pending = 65536, .groups = 1024 };
+        return (struct quota_limits){ .pending = 65536, .groups = 1024, .memory_bytes = 1 << 30 };
 }
 
 static inline void room_open_with(

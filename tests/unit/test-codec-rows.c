@@ -54,7 +54,10 @@ START_TEST(rows_of_the_daemon_and_its_devices) {
                 .n_workers = 2,
                 .n_tasks = 3,
                 .busy_ns = 4,
-                .failing = true };
+                .failing = true,
+                .uuid = "GPU-0123",
+                .paths = "vmm-made vmm-fd",
+                .order = ORDER_TIMELINE };
         const struct row_device *c = &device.device, *d = &pass_row(&device)->device;
         SAME_STR(c, d, name);
         SAME_STR(c, d, describe);
@@ -63,6 +66,9 @@ START_TEST(rows_of_the_daemon_and_its_devices) {
         SAME(c, d, n_tasks);
         SAME(c, d, busy_ns);
         SAME(c, d, failing);
+        SAME_STR(c, d, uuid);
+        SAME_STR(c, d, paths);
+        SAME(c, d, order);
 }
 END_TEST
 
@@ -204,6 +210,35 @@ START_TEST(rows_of_what_is_pending) {
 }
 END_TEST
 
+START_TEST(rows_of_histograms) {
+        static const uint64_t counts[] = { 1, 0, UINT64_MAX };
+        struct row row = { .type = ROW_HISTOGRAM };
+        row.histogram = (struct row_histogram){ .job = "dp",
+                .group = "train",
+                .uid = 1,
+                .rank = 2,
+                .measure = MEASURE_LATENESS,
+                .kind = KIND_REDUCE,
+                .n = 3,
+                .sum_ns = 4,
+                .bounds_from_ns = 5,
+                .n_counts = ARRAY_SIZE(counts),
+                .counts = counts };
+        const struct row_histogram *a = &row.histogram, *b = &pass_row(&row)->histogram;
+        SAME_STR(a, b, job);
+        SAME_STR(a, b, group);
+        SAME(a, b, uid);
+        SAME(a, b, rank);
+        SAME(a, b, measure);
+        SAME(a, b, kind);
+        SAME(a, b, n);
+        SAME(a, b, sum_ns);
+        SAME(a, b, bounds_from_ns);
+        ck_assert_uint_eq(b->n_counts, ARRAY_SIZE(counts));
+        ck_assert_mem_eq(b->counts, counts, sizeof(counts));
+}
+END_TEST
+
 START_TEST(rows_of_counters) {
         struct row row = { .type = ROW_STATS };
         row.stats = (struct row_stats){ .job = "dp",
@@ -245,6 +280,26 @@ START_TEST(rows_of_counters) {
 
         struct row none = { .type = ROW_NONE };
         pass_row(&none);
+}
+END_TEST
+
+START_TEST(E8_rows_of_buffers) {
+        struct row buffer = { .type = ROW_BUFFER,
+                .buffer = { .pid = 4711,
+                        .uid = 1000,
+                        .buffer = UINT64_MAX,
+                        .size_bytes = UINT64_MAX - 1,
+                        .device = "GPU:1",
+                        .path = "host-copy",
+                        .why = "legacy handles are off" } };
+        const struct row_buffer *a = &buffer.buffer, *b = &pass_row(&buffer)->buffer;
+        SAME(a, b, pid);
+        SAME(a, b, uid);
+        SAME(a, b, buffer);
+        SAME(a, b, size_bytes);
+        SAME_STR(a, b, device);
+        SAME_STR(a, b, path);
+        SAME_STR(a, b, why);
 }
 END_TEST
 
@@ -458,6 +513,6 @@ START_TEST(an_empty_packet_is_never_made) {
 END_TEST
 
 UNIT_MAIN("codec-rows", 30, rows_of_the_daemon_and_its_devices, rows_of_groups, rows_of_members,
-        rows_of_what_is_pending, rows_of_counters, A12_rows_of_result_objects, rows_of_the_flight_recorder,
-        the_largest_batch_goes_in_parts, rows_go_in_parts,
+        rows_of_what_is_pending, rows_of_counters, rows_of_histograms, E8_rows_of_buffers, A12_rows_of_result_objects,
+        rows_of_the_flight_recorder, the_largest_batch_goes_in_parts, rows_go_in_parts,
         what_does_not_fit_is_refused_and_the_packet_untouched, an_empty_packet_is_never_made)

@@ -54,7 +54,12 @@ START_TEST(registration) {
                 .access = ACCESS_INOUT,
                 .kind = BUFFER_KIND_CUDA_IPC,
                 .n_descriptors = 1,
-                .device = "GPU:7" };
+                .device = "GPU:7",
+                .handle = (const uint8_t *)"sixty-four bytes",
+                .n_handle_bytes = 16,
+                .handle_offset_bytes = UINT64_MAX,
+                .stands_for = "GPU-0123",
+                .why = "no legacy handles here" };
         struct request back = pass_request(&r);
         SAME(&r.reg, &back.reg, buffer);
         SAME(&r.reg, &back.reg, size_bytes);
@@ -62,6 +67,11 @@ START_TEST(registration) {
         SAME(&r.reg, &back.reg, kind);
         SAME(&r.reg, &back.reg, n_descriptors);
         SAME_STR(&r.reg, &back.reg, device);
+        SAME(&r.reg, &back.reg, handle_offset_bytes);
+        SAME(&r.reg, &back.reg, n_handle_bytes);
+        ck_assert_mem_eq(r.reg.handle, back.reg.handle, 16);
+        SAME_STR(&r.reg, &back.reg, stands_for);
+        SAME_STR(&r.reg, &back.reg, why);
 }
 END_TEST
 
@@ -157,7 +167,10 @@ START_TEST(submissions) {
         r.submit.more = true;
         r.submit.refused = STATUS_QUOTA;
         r.submit.refused_field = FIELD_VERSION;
+        r.submit.signal = (struct msg_signal){ UINT32_MAX, UINT64_MAX };
         struct request back = pass_request(&r);
+        SAME(&r.submit, &back.submit, signal.slot);
+        SAME(&r.submit, &back.submit, signal.value);
         SAME(&r.submit, &back.submit, membership);
         SAME(&r.submit, &back.submit, epoch);
         SAME(&r.submit, &back.submit, has_key);
@@ -409,6 +422,54 @@ START_TEST(result_objects_are_made_released_and_told) {
 }
 END_TEST
 
+static const struct request open_signals = { .request = 5,
+        .type = REQUEST_OPEN_SIGNALS,
+        .open_signals = { ORDER_TIMELINE, "GPU-0123" } },
+                            register_ipc = { .request = 5,
+                                    .type = REQUEST_REGISTER,
+                                    .reg = { .buffer = 2,
+                                            .size_bytes = 4096,
+                                            .access = ACCESS_INOUT,
+                                            .kind = BUFFER_KIND_CUDA_IPC,
+                                            .device = "GPU-0123",
+                                            .handle = (const uint8_t *)"handle",
+                                            .n_handle_bytes = 6,
+                                            .handle_offset_bytes = 512 } };
+static const struct reply registered = { .request = 5,
+        .type = REPLY_REGISTERED,
+        .registered = { 1, 2u << 20 } },
+                          signals = { .request = 5,
+                                  .type = REPLY_SIGNALS,
+                                  .signals = { ORDER_TIMELINE, 1, SIGNAL_SLOTS, "" } };
+
+START_TEST(signals_are_opened_and_device_memory_is_registered) {
+        struct request r = pass_request(&open_signals);
+        SAME(&open_signals.open_signals, &r.open_signals, order);
+        SAME_STR(&open_signals.open_signals, &r.open_signals, device);
+        struct reply back = pass_reply(&registered);
+        SAME(&registered.registered, &back.registered, n_descriptors);
+        SAME(&registered.registered, &back.registered, size_bytes);
+        back = pass_reply(&signals);
+        SAME(&signals.signals, &back.signals, order);
+        SAME(&signals.signals, &back.signals, n_descriptors);
+        SAME(&signals.signals, &back.signals, n_slots);
+        SAME_STR(&signals.signals, &back.signals, why);
+}
+END_TEST
+
+START_TEST(an_order_that_is_not_known_is_the_plainest) {
+        struct request r = open_signals;
+        r.open_signals.order = (enum stream_order)(ORDER_TIMELINE + 1);
+        ck_assert_int_eq(pass_request(&r).open_signals.order, ORDER_HOST);
+        struct reply reply = signals;
+        reply.signals.order = (enum stream_order)1000;
+        ck_assert_int_eq(pass_reply(&reply).signals.order, ORDER_HOST);
+        struct request none = submission(NULL, 0);
+        none.submit.signal = (struct msg_signal){ 7, 0 };
+        ck_assert_uint_eq(pass_request(&none).submit.signal.slot, 0);
+}
+END_TEST
+
 /* The seed that stands in the corpus is the packet that is made today; with TUTTI_WRITE_CORPUS it is written.
  */
 static void check_seed(const char *name) {
@@ -438,7 +499,7 @@ START_TEST(the_corpus_holds_one_packet_of_each_kind) {
         struct error e = full_error();
         struct replica_report report = report_of(2);
         static const uint64_t arrivals[] = { 0, 5, UINT64_MAX };
-        struct row rows[ROW_RESULT + 1] = { { 0 } };
+        struct row rows[ROW_BUFFER + 1] = { { 0 } };
         const struct row_holder holder = { .rank = 2, .pid = 4711, .n_slots = 2, .state = PROCESS_ALIVE };
         for (unsigned int i = 0; i < ARRAY_SIZE(entries); i++)
                 entries[i] = full_entry((enum destination)i);
@@ -458,6 +519,10 @@ START_TEST(the_corpus_holds_one_packet_of_each_kind) {
 
         check_seed_request("make_result", make_result);
         check_seed_request("release_result", release_result);
+        check_seed_request("open_signals", open_signals);
+        check_seed_request("register_ipc", register_ipc);
+        submit.submit.signal = (struct msg_signal){ 4095, 7 };
+        check_seed_request("submit_signal", submit);
 
         struct reply error = { .request = 5, .status = STATUS_MISMATCH, .error = &e };
         pass_reply(&error);
@@ -481,6 +546,10 @@ START_TEST(the_corpus_holds_one_packet_of_each_kind) {
         struct reply result = { .request = 5, .type = REPLY_RESULT, .result = { 1, 100, 4096, 1, 2 } };
         pass_reply(&result);
         check_seed("result");
+        pass_reply(&registered);
+        check_seed("registered");
+        pass_reply(&signals);
+        check_seed("signals");
 }
 END_TEST
 
@@ -489,4 +558,5 @@ UNIT_MAIN("codec", 30, hello, join, registration, requests_of_one_number, rejoin
         every_word_passes, D18_a_submission_without_op_is_a_submission, keys_pass_and_absent_ones_are_known,
         strings_are_never_null, welcome_joined_and_done, B4_the_fullest_error_passes_whole_and_fits,
         a_status_without_error_and_an_error_without_status, result_objects_are_made_released_and_told,
+        signals_are_opened_and_device_memory_is_registered, an_order_that_is_not_known_is_the_plainest,
         the_corpus_holds_one_packet_of_each_kind)

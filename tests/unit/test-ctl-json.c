@@ -162,6 +162,13 @@ START_TEST(status_holds_the_values_of_the_rows) {
         ck_assert_int_eq(json_integer_value(at(holders, 0, "results")), 2);
         ck_assert_int_eq(json_integer_value(at(holders, 0, "oldest_age_ns")), 12300000000);
         ck_assert(json_is_null(at(holders, 1, "pid")));
+        const json_t *buffers = json_object_get(j, "device_buffers");
+        ck_assert_uint_eq(json_array_size(buffers), 3);
+        ck_assert_str_eq(json_string_value(at(buffers, 1, "path")), "vmm-fd");
+        ck_assert_int_eq(json_integer_value(at(buffers, 1, "bytes")), 3 << 20);
+        ck_assert(json_is_null(at(buffers, 1, "why")));
+        ck_assert(json_is_null(at(buffers, 2, "pid")));
+        ck_assert_str_eq(json_string_value(at(buffers, 2, "why")), "legacy handles are off");
         json_decref(j);
 }
 END_TEST

@@ -32,6 +32,8 @@ START_TEST(status_shows_who_is_missing_first) {
                          "  HOLDING R2 (pid 4002, stopped) holds 2 results of \"sums\", oldest 12.3 s; 0 of\n"
                          "          2 free\n"
                          "  HOLDING R4 (pid ?, alive) holds 1 result of \"sums\", oldest 1 ms; 0 of 2 free\n"
+                         "memory   pid 4711: 2 buffers of GPU:1, 6 MiB, by vmm-fd\n"
+                         "memory   1 buffer of GPU:1, 3 MiB, by host-copy: legacy handles are off\n"
                          "fallback host: unguarded: userfaultfd is denied (EPERM)\n"
                          "1 stalled. `tuttictl dump dp/train` shows its last collectives.\n");
 }

@@ -69,13 +69,49 @@ START_TEST(work_can_be_slow) {
         ok(cu.cuEventCreate(&a, 0));
         ok(cu.cuEventCreate(&b, 0));
         ok(cu.cuEventRecord(a, s));
+        ok(cu.cuEventSynchronize(a));
         ok(cu.cuMemsetD8Async(p, 1, 8, s));
         ok(cu.cuEventRecord(b, s));
         is(cu.cuStreamQuery(s), CUDA_ERROR_NOT_READY);
         ok(cu.cuStreamSynchronize(s));
         ok(cu.cuEventElapsedTime(&ms, a, b));
-        ck_assert_float_ge(ms, 40);
+        ck_assert_float_ge(ms, 49);
         end();
+}
+END_TEST
+
+/* Some calls; the first error, or 0. */
+static CUresult use_it(void) {
+        CUdeviceptr p;
+        uint64_t word = 1;
+        CUresult r = cu.cuMemAlloc(&p, 8);
+        if (r != CUDA_SUCCESS)
+                return r;
+        r = cu.cuMemcpyHtoD(p, &word, 8);
+        CUresult freed = cu.cuMemFree(p);
+        if (freed != CUDA_SUCCESS) /* the fault struck the freeing: again */
+                ok(cu.cuMemFree(p));
+        return r == CUDA_SUCCESS ? freed : r;
+}
+
+START_TEST(every_call_in_turn_fails) {
+        struct fakecuda *f = listen_to_control();
+        unsigned int n = 0, n_failed = 0;
+        bool has_struck = true;
+        begin("1");
+        use(0);
+        while (has_struck) {
+                fakecuda_strike(
+                        f, &(struct fakecuda_strike){ .fault = FAKECUDA_FAILS, .n = ++n, .code = 999 });
+                n_failed += use_it() == CUDA_ERROR_UNKNOWN;
+                has_struck = fakecuda_has_struck(f);
+                fakecuda_clear(f);
+                ck_assert_uint_eq(fakecuda_bytes(f, 0), 0);
+        }
+        ck_assert_uint_eq(n, 4);
+        ck_assert_uint_eq(n_failed, 3);
+        end();
+        fakecuda_close(f);
 }
 END_TEST
 
@@ -199,6 +235,6 @@ END_TEST
 
 UNIT_MAIN("fakecuda-faults", 20, the_nth_call_fails_and_no_other, init_itself_fails,
         faults_of_the_environment_can_be_for_one_program, E14_work_that_sticks_breaks_the_process,
-        work_can_be_slow, a_test_makes_calls_of_one_process_fail, A11_a_call_hangs_until_it_is_let_go,
-        E14_a_test_breaks_a_process_for_good, work_stalls_and_others_do_not,
-        a_killed_process_leaves_the_control_file_usable)
+        work_can_be_slow, every_call_in_turn_fails, a_test_makes_calls_of_one_process_fail,
+        A11_a_call_hangs_until_it_is_let_go, E14_a_test_breaks_a_process_for_good,
+        work_stalls_and_others_do_not, a_killed_process_leaves_the_control_file_usable)

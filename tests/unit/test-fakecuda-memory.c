@@ -371,6 +371,25 @@ START_TEST(D17_a_bad_path_flips_a_bit) {
 }
 END_TEST
 
+START_TEST(D17_a_dead_path_ends_no_copy) {
+        setenv("FAKECUDA_DEAD_PEER", "0-1", 1);
+        begin("3");
+        CUcontext zero = use(0);
+        CUdeviceptr a = allocate(8);
+        CUcontext two = use(2);
+        CUdeviceptr c = allocate(8);
+        CUcontext one = use(1);
+        CUdeviceptr b = allocate(8);
+        CUstream s = new_stream(), t = new_stream();
+        ok(cu.cuMemcpyPeerAsync(b, one, a, zero, 8, s));
+        ok(cu.cuMemcpyPeerAsync(c, two, b, one, 8, t));
+        ok(cu.cuStreamSynchronize(t));
+        a_while();
+        is(cu.cuStreamQuery(s), CUDA_ERROR_NOT_READY);
+        end();
+}
+END_TEST
+
 /* --- legacy handles --- */
 
 static void export_two(int fd) {
@@ -497,7 +516,7 @@ UNIT_MAIN("fakecuda-memory", 10, copies_go_through_the_device, fills, a_device_i
         what_is_no_allocation_is_not_imported, host_memory_is_registered_once,
         read_only_memory_needs_the_flag_and_is_not_written, host_memory_of_one_context_is_not_another_s,
         pinned_memory_is_made_and_freed, pointers_tell_what_they_are,
-        memory_of_another_device_needs_peer_access, D17_a_bad_path_flips_a_bit,
+        memory_of_another_device_needs_peer_access, D17_a_bad_path_flips_a_bit, D17_a_dead_path_ends_no_copy,
         E4_a_second_open_is_the_same_pointer_and_counts, a_handle_is_opened_by_its_device_or_a_peer,
         E6_a_handle_of_one_s_own_is_refused, handles_can_be_refused_altogether,
         E12_what_a_killed_process_had_is_free)

@@ -292,6 +292,7 @@ START_TEST(time_between_events) {
         CUstream s = new_stream();
         CUevent a = new_event(0), b = new_event(0), blind = new_event(CU_EVENT_DISABLE_TIMING);
         ok(cu.cuEventRecord(a, s));
+        ok(cu.cuEventSynchronize(a));
         ok(cu.cuStreamWaitValue64(s, page, 1, 0));
         ok(cu.cuEventRecord(b, s));
         ok(cu.cuEventRecord(blind, s));
@@ -464,6 +465,19 @@ START_TEST(E14_host_memory_that_no_device_knows_is_an_illegal_address) {
 }
 END_TEST
 
+START_TEST(E14_memory_that_goes_under_a_wait_is_an_illegal_address) {
+        begin("1");
+        use(0);
+        CUdeviceptr page = make_slots();
+        CUstream s = new_stream();
+        ok(cu.cuStreamWaitValue64(s, page, 1, 0));
+        ok(cu.cuMemHostUnregister((void *)slots));
+        munmap((void *)slots, 4096);
+        assert_illegal(s);
+        end();
+}
+END_TEST
+
 /* --- held back --- */
 
 START_TEST(work_is_held_back_and_let_go) {
@@ -525,5 +539,6 @@ UNIT_MAIN("fakecuda-streams", 10, a_stream_runs_in_order, a_wait_stops_its_strea
         a_wait_is_for_the_record_before_it, time_between_events, an_event_orders_processes,
         an_event_of_one_process_has_no_handle, launches_are_checked, a_kernel_of_a_library_runs_everywhere,
         E14_a_wild_access_sticks, E14_memory_without_peer_access_is_an_illegal_address,
-        E14_host_memory_that_no_device_knows_is_an_illegal_address, work_is_held_back_and_let_go,
+        E14_host_memory_that_no_device_knows_is_an_illegal_address,
+        E14_memory_that_goes_under_a_wait_is_an_illegal_address, work_is_held_back_and_let_go,
         streams_are_taken_in_the_order_asked_for)

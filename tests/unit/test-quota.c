@@ -9,7 +9,9 @@ static struct quotas *make(void) {
                 .mapped_bytes = 1 << 20,
                 .pending = 3,
                 .groups = 1,
-                .recorder_bytes = 100 };
+                .recorder_bytes = 100,
+                .reply_bytes = 7,
+                .memory_bytes = 8 };
         ck_assert_int_eq(quotas_new(&q, &limits), 0);
         return q;
 }
@@ -152,7 +154,8 @@ START_TEST(names_and_limits_are_those_of_the_config) {
         } cases[] = { { QUOTA_CONNECTIONS, "connections", 2 }, { QUOTA_DESCRIPTORS, "descriptors", 10 },
                 { QUOTA_MAPPED_BYTES, "mapped-bytes", 1 << 20 }, { QUOTA_PENDING, "pending", 3 },
                 { QUOTA_GROUPS, "groups", 1 }, { QUOTA_RECORDER_BYTES, "recorder-bytes", 100 },
-                { QUOTA_RESULT_BYTES, "result-bytes", 0 } };
+                { QUOTA_RESULT_BYTES, "result-bytes", 0 }, { QUOTA_REPLY_BYTES, "reply-bytes", 7 },
+                { QUOTA_MEMORY_BYTES, "memory-bytes", 8 } };
         struct quotas *q = make();
         ck_assert_uint_eq(ARRAY_SIZE(cases), N_QUOTA);
         for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {

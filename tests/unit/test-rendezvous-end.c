@@ -62,7 +62,7 @@ END_TEST
 START_TEST(O4_the_limit_of_pending_is_a_refusal) {
         struct room room;
         struct rendezvous_settings settings = room_settings();
-        struct quota_limits limits = { .groups = 8, .pending = 2 };
+        struct quota_limits limits = { .groups = 8, .pending = 2, .memory_bytes = 1 << 30 };
         room_open_with(&room, &settings, &limits);
         struct group *g = room_form(&room, 2, ON_DEATH_FAIL);
         ck_assert_int_eq(room_submit(&room, g, 1, "a"), STATUS_OK);
@@ -77,6 +77,58 @@ START_TEST(O4_the_limit_of_pending_is_a_refusal) {
         ck_assert_int_eq(room_submit(&room, g, 1, "b"), STATUS_OK);
         room_finish(&room, room_take(&room.out.sealed));
         room_round(&room, g, "a");
+        room_close(&room);
+}
+END_TEST
+
+/* The half fits and its meeting does not. */
+START_TEST(O4_the_limit_of_memory_is_a_refusal) {
+        struct room room;
+        struct rendezvous_settings settings = room_settings();
+        struct quota_limits limits = { .groups = 8, .pending = 8, .memory_bytes = 1 << 30 };
+        room_open_with(&room, &settings, &limits);
+        struct group *g = room_form(&room, 2, ON_DEATH_FAIL);
+        uint64_t empty = quota_used(room.quotas, 1000, QUOTA_MEMORY_BYTES);
+        ck_assert_int_eq(room_submit(&room, g, 0, "a"), STATUS_OK);
+        uint64_t one = quota_used(room.quotas, 1000, QUOTA_MEMORY_BYTES) - empty;
+        ck_assert_uint_gt(one, sizeof(struct meeting) + sizeof(struct half));
+        limits.memory_bytes = empty + 2 * one - 1;
+        quotas_set_limits(room.quotas, &limits);
+        ck_assert_int_eq(room_submit(&room, g, 0, "b"), STATUS_QUOTA);
+        ck_assert_str_eq(room.err.detail, "memory-bytes");
+        ck_assert_uint_eq(quota_used(room.quotas, 1000, QUOTA_MEMORY_BYTES), empty + one);
+        ck_assert_uint_eq(quota_used(room.quotas, 1000, QUOTA_PENDING), 2); /* with R1's debt */
+        ck_assert_int_eq(room_submit(&room, g, 1, "a"), STATUS_OK);
+        room_finish(&room, room_take(&room.out.sealed));
+        ck_assert_uint_eq(quota_used(room.quotas, 1000, QUOTA_MEMORY_BYTES), empty);
+        room_close(&room);
+}
+END_TEST
+
+/* What is too large to be freed at once is handed out, and charged until then. */
+START_TEST(large_halves_are_freed_elsewhere) {
+        struct room room;
+        room_open(&room);
+        struct half *halves[4], *half;
+        struct error err;
+        for (int i = 0; i < 4; i++) {
+                halves[i] = rendezvous_half_new(room.r, MAX_ENTRIES);
+                halves[i]->signature.n_entries = MAX_ENTRIES;
+                ck_assert_int_eq(rendezvous_half_charge(room.r, halves[i], 1000, &err), STATUS_OK);
+        }
+        uint64_t each = quota_used(room.quotas, 1000, QUOTA_MEMORY_BYTES) / 4;
+        ck_assert_uint_ge(each, MAX_ENTRIES * sizeof(struct entry));
+        for (int i = 0; i < 4; i++)
+                rendezvous_half_free(room.r, halves[i]);
+        ck_assert_uint_eq(quota_used(room.quotas, 1000, QUOTA_PENDING), 0);
+        int n = 0;
+        for (; (half = rendezvous_take_buried(room.r)); n++) {
+                ck_assert_uint_eq(charge_uid(&half->memory), 1000);
+                charge_release(&half->memory);
+                free(half);
+        }
+        ck_assert_int_ge(n, 1); /* the others are in the pool */
+        ck_assert_uint_eq(quota_used(room.quotas, 1000, QUOTA_MEMORY_BYTES), 0);
         room_close(&room);
 }
 END_TEST
@@ -141,7 +193,7 @@ END_TEST
 START_TEST(a_debt_without_room_ejects_its_debtors) {
         struct room room;
         struct rendezvous_settings settings = room_settings();
-        struct quota_limits limits = { .groups = 8, .pending = 1 };
+        struct quota_limits limits = { .groups = 8, .pending = 1, .memory_bytes = 1 << 30 };
         room_open_with(&room, &settings, &limits);
         struct group *g = room_form(&room, 2, ON_DEATH_FAIL);
         ck_assert_int_eq(room_refuse(&room, g, 0, "a"), STATUS_BAD_FD);
@@ -517,6 +569,7 @@ END_TEST
 
 UNIT_MAIN("rendezvous-end", 20, A7_a_refused_half_ends_the_key_for_all,
         a_refusal_before_anybody_came_is_owed_by_the_rest, O4_the_limit_of_pending_is_a_refusal,
+        O4_the_limit_of_memory_is_a_refusal, large_halves_are_freed_elsewhere,
         debts_of_one_key_are_paid_oldest_first, at_4096_debts_the_oldest_debtors_are_ejected,
         a_debt_without_room_ejects_its_debtors, A8_abort_ends_a_key_for_all, abort_needs_a_key_that_waits,
         C1_C3_a_death_fails_the_group_and_is_named, a_failed_group_owes_nothing,

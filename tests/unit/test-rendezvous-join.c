@@ -137,7 +137,7 @@ END_TEST
 START_TEST(O4_the_limit_of_groups_hurts_its_user_alone) {
         struct room room;
         struct rendezvous_settings settings = room_settings();
-        struct quota_limits limits = { .groups = 1 };
+        struct quota_limits limits = { .groups = 1, .memory_bytes = 1 << 30 };
         room_open_with(&room, &settings, &limits);
         ck_assert_int_eq(room_join(&room, room_ask("a", 2, 0)), STATUS_OK);
         ck_assert_int_eq(room_join(&room, room_ask("b", 2, 0)), STATUS_QUOTA);

@@ -30,7 +30,8 @@ static const struct quota_limits limits = { .connections = 2,
         .mapped_bytes = 1 << 20,
         .pending = 4,
         .groups = 4,
-        .recorder_bytes = 1 << 20 };
+        .recorder_bytes = 1 << 20,
+        .reply_bytes = 16 << 20 };
 
 static void on_ring(void *data) {
 }
@@ -142,6 +143,28 @@ START_TEST(a_peer_that_reads_nothing_meets_a_limit) {
                 r = session_send(f.sessions, f.session, packet, sizeof(packet), NULL, 0);
         ck_assert_int_eq(r, -ENOBUFS);
         ck_assert_int_ge(n, 128); /* 8 MiB */
+        tear_down(&f);
+}
+END_TEST
+
+/* P18: what waits for the peer is its user's, and so is the limit. */
+START_TEST(O4_what_is_queued_is_charged) {
+        struct fixture f;
+        static char packet[1000];
+        const struct quota_limits narrow = { .reply_bytes = 100000 };
+        int r = 0;
+        set_up(&f);
+        quotas_set_limits(f.quotas, &narrow);
+        while (r == 0)
+                r = session_send(f.sessions, f.session, packet, sizeof(packet), NULL, 0);
+        ck_assert_int_eq(r, -EDQUOT);
+        uint64_t used = quota_used(f.quotas, f.session->uid, QUOTA_REPLY_BYTES);
+        ck_assert(used > 80000 && used <= 100000);
+        do
+                uv_run(&f.loop, UV_RUN_NOWAIT);
+        while (recv(f.peer, packet, sizeof(packet), 0) > 0);
+        ck_assert(!session_is_behind(f.session));
+        ck_assert_uint_eq(quota_used(f.quotas, f.session->uid, QUOTA_REPLY_BYTES), 0);
         tear_down(&f);
 }
 END_TEST
@@ -382,8 +405,8 @@ END_TEST
 
 UNIT_MAIN("session", 10, it_knows_its_peer, packets_come_in_order_and_reading_can_pause,
         G12_replies_queue_while_the_peer_is_slow_and_arrive_whole, a_peer_that_reads_nothing_meets_a_limit,
-        an_end_of_file_lingers_before_it_counts, an_end_of_file_after_a_goodbye_counts_at_once,
-        C2_death_is_seen_by_pidfd_though_the_socket_stays_open,
+        O4_what_is_queued_is_charged, an_end_of_file_lingers_before_it_counts,
+        an_end_of_file_after_a_goodbye_counts_at_once, C2_death_is_seen_by_pidfd_though_the_socket_stays_open,
         P18_connections_are_charged_and_the_limit_is_named,
         P9_the_status_page_is_sealed_and_says_what_was_set,
         P9_done_is_never_seen_before_the_output_nor_of_another_request)

@@ -97,12 +97,47 @@ START_TEST(a_full_bucket_fades_and_does_not_wrap) {
 }
 END_TEST
 
+START_TEST(octaves_hold_what_the_buckets_hold) {
+        struct histogram h = { 0 };
+        uint64_t counts[HISTOGRAM_OCTAVES], n = 0;
+        static const struct {
+                uint64_t ns;
+                unsigned int octave;
+        } samples[] = { { 0, 0 }, { 1, 0 }, { 1023, 0 }, { 1024, 1 }, { 2047, 1 }, { 2048, 2 }, { 5 * MS, 13 },
+                { (UINT64_C(1) << 37) - 1, 27 } };
+        for (size_t i = 0; i < ARRAY_SIZE(samples); i++) {
+                histogram_add(&h, samples[i].ns);
+                histogram_octaves(&h, counts);
+                ck_assert_msg(counts[samples[i].octave] > 0, "%llu ns", (unsigned long long)samples[i].ns);
+                ck_assert_uint_lt(samples[i].ns, (uint64_t)HISTOGRAM_BOUNDS_NS << samples[i].octave);
+                n = 0;
+                for (size_t k = 0; k < HISTOGRAM_OCTAVES; k++)
+                        n += counts[k];
+                ck_assert_uint_eq(n, i + 1);
+        }
+        histogram_add(&h, 3600 * S); /* beyond the last: in n and sum alone */
+        histogram_octaves(&h, counts);
+        ck_assert_uint_eq(counts[HISTOGRAM_OCTAVES - 1], 1);
+        ck_assert_uint_eq(h.n, n + 1);
+}
+END_TEST
+
 /* --- counters --- */
 
+static struct quotas *quotas;
+
 static struct stats *open_stats(void) {
+        const struct quota_limits limits = { .memory_bytes = 1 << 20 };
         struct stats *s;
-        ck_assert_int_eq(stats_new(&s), 0);
+        ck_assert_int_eq(quotas_new(&quotas, &limits), 0);
+        ck_assert_int_eq(stats_new(&s, quotas), 0);
         return s;
+}
+
+/* With everything that it had charged. */
+static void close_stats(struct stats *s) {
+        stats_free(s);
+        quotas_free(quotas);
 }
 
 /* R0 at `at_ns`, the others `late_ns` after it in the order of their ranks; done 100 us after the last. */
@@ -150,7 +185,7 @@ START_TEST(a_collective_is_counted_in_every_place) {
         ck_assert_uint_eq(member.n_joint, 10);
         ck_assert_uint_eq(member.n_last, 0);
         ck_assert_uint_eq(member.lateness_p99_ns, 1);
-        stats_free(s);
+        close_stats(s);
         made_free(made);
 }
 END_TEST
@@ -169,7 +204,7 @@ START_TEST(a_broadcast_reads_the_root_alone) {
         ck_assert(stats_fill_kind(s, &made->group, KIND_BROADCAST, &kind));
         ck_assert_uint_eq(kind.bytes, 1000);
         ck_assert(!stats_fill_kind(s, &made->group, KIND_REDUCE, &kind));
-        stats_free(s);
+        close_stats(s);
         made_free(made);
 }
 END_TEST
@@ -200,7 +235,7 @@ START_TEST(a_failure_is_counted_and_blames_nobody_for_being_late) {
         ck_assert_uint_eq(member.n_last, 0);
         ck_assert_uint_eq(member.n_joint, 0);
         ck_assert_uint_eq(member.lateness_p99_ns, 0);
-        stats_free(s);
+        close_stats(s);
         made_free(made);
 }
 END_TEST
@@ -222,7 +257,7 @@ START_TEST(a_sealed_one_that_failed_counts_its_time_and_no_bytes) {
         ck_assert_uint_eq(kind.run_ns, S);
         stats_fill_member(s, &made->group.members[0], &member);
         ck_assert_uint_eq(member.n_last, 1);
-        stats_free(s);
+        close_stats(s);
         made_free(made);
 }
 END_TEST
@@ -241,7 +276,7 @@ START_TEST(one_half_alone_is_never_last) {
         stats_fill_member(s, &shrunk->group.members[2], &member);
         ck_assert_uint_eq(member.n_last, 0);
         ck_assert_uint_eq(member.n_joint, 0);
-        stats_free(s);
+        close_stats(s);
         made_free(alone);
         made_free(shrunk);
 }
@@ -285,7 +320,7 @@ START_TEST(C4_a_slow_rank_is_seen) {
         stats_fill_member(s, &made->group.members[1], &member);
         ck_assert_uint_eq(member.n_last, 10);
         ck_assert_uint_ge(member.lateness_p99_ns, 8 * MS);
-        stats_free(s);
+        close_stats(s);
         made_free(made);
 }
 END_TEST
@@ -303,7 +338,7 @@ START_TEST(a_rank_taken_anew_begins_anew) {
         ck_assert_uint_eq(member.n_joint, 1);
         stats_fill_member(s, &made->group.members[0], &member);
         ck_assert_uint_eq(member.n_joint, 2);
-        stats_free(s);
+        close_stats(s);
         made_free(made);
 }
 END_TEST
@@ -326,7 +361,7 @@ START_TEST(groups_are_apart_and_end) {
         stats_fill_group(s, &a->group, &group);
         ck_assert_uint_eq(group.n_done, 1);
         ck_assert_uint_eq(stats_totals(s).n_collectives, 3);
-        stats_free(s);
+        close_stats(s);
         made_free(a);
         made_free(b);
 }
@@ -339,7 +374,7 @@ START_TEST(refusals_and_ejections_are_counted) {
         stats_count_ejection(s);
         ck_assert_uint_eq(stats_totals(s).n_refused, 2);
         ck_assert_uint_eq(stats_totals(s).n_ejected, 1);
-        stats_free(s);
+        close_stats(s);
 }
 END_TEST
 
@@ -352,7 +387,7 @@ START_TEST(after_warm_up_counting_allocates_nothing) {
                 add_one(s, made, S, MS);
         failing_at(0);
         ck_assert(!failing_has_failed());
-        stats_free(s);
+        close_stats(s);
         made_free(made);
 }
 END_TEST
@@ -360,7 +395,7 @@ END_TEST
 START_TEST(short_memory_loses_one_sample) {
         struct stats *s;
         failing_at(1);
-        ck_assert_int_eq(stats_new(&s), -ENOMEM);
+        ck_assert_int_eq(stats_new(&s, NULL), -ENOMEM);
         failing_at(0);
         unsigned int n = 1;
         for (bool met = true; met; n++) {
@@ -375,17 +410,17 @@ START_TEST(short_memory_loses_one_sample) {
                 ck_assert_uint_eq(stats_totals(s).n_collectives, 2);
                 ck_assert(stats_fill_kind(s, &made->group, KIND_REDUCE, &kind));
                 ck_assert_uint_eq(kind.n, met ? 1 : 2);
-                stats_free(s);
+                close_stats(s);
                 made_free(made);
         }
-        ck_assert_uint_ge(n, 4); /* the group, its table, the kind */
+        ck_assert_uint_ge(n, 5); /* the user, the group, its table, the kind */
         stats_free(NULL);
 }
 END_TEST
 
 UNIT_MAIN("stats", 10, an_empty_histogram_says_0, golden_bounds,
         every_value_to_an_hour_is_at_most_19_percent_off, percentiles_follow_the_exact_ones,
-        a_full_bucket_fades_and_does_not_wrap, a_collective_is_counted_in_every_place,
+        a_full_bucket_fades_and_does_not_wrap, octaves_hold_what_the_buckets_hold, a_collective_is_counted_in_every_place,
         a_broadcast_reads_the_root_alone, a_failure_is_counted_and_blames_nobody_for_being_late,
         a_sealed_one_that_failed_counts_its_time_and_no_bytes, one_half_alone_is_never_last,
         C4_a_slow_rank_is_seen, a_rank_taken_anew_begins_anew, groups_are_apart_and_end,

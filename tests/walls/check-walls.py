@@ -14,7 +14,7 @@ FLOORS = {
     # the pure domain
     'isa': 19, 'config': 20, 'viewer': 20, 'quota': 20, 'group': 20, 'rendezvous': 20, 'plan': 20, 'planner': 20, 'algorithms': 20,
     # machines
-    'doorbell': 30, 'service': 30, 'listener': 30, 'session': 30, 'lane': 30, 'buffer': 30, 'result': 30, 'engine': 30,
+    'doorbell': 30, 'service': 30, 'listener': 30, 'session': 30, 'lane': 30, 'buffer': 30, 'result': 30, 'signals': 30, 'engine': 30,
     'worker': 30, 'confine': 30,
     'backend': 30, 'backends/host': 30, 'backends/cuda': 30,
     # the story
@@ -29,7 +29,8 @@ NEIGHBOURS = {
     'quota': {'config'}, 'group': {'config', 'quota'}, 'rendezvous': {'config', 'group', 'quota'},
     'planner': {'config', 'plan', 'algorithms'}, 'algorithms': {'config', 'plan'}, 'plan': {'config'},
     'listener': {'doorbell'}, 'session': {'doorbell'}, 'lane': {'doorbell', 'session'},
-    'engine': {'doorbell', 'backend'}, 'buffer': {'doorbell', 'backend'}, 'result': {'backend'}, 'worker': {'doorbell', 'backend', 'engine'},
+    'engine': {'doorbell', 'backend'}, 'buffer': {'doorbell', 'backend'}, 'result': {'backend'}, 'signals': {'backend'},
+    'worker': {'doorbell', 'backend', 'engine'},
     'backends/host': {'backend'}, 'backends/cuda': {'backend'},
     'conductor': {'recorder', 'stats'}, 'main': {'daemon'},
 }

@@ -22,7 +22,8 @@ enum tutti_admin_what {
         TUTTI_ADMIN_GROUPS, /* GROUP (also ended ones whose record is kept), MEMBER */
         TUTTI_ADMIN_STATS,  /* DAEMON, STATS, MEMBER */
         TUTTI_ADMIN_DUMP,   /* RECORD, oldest first; needs job and group */
-        TUTTI_ADMIN_QUOTA   /* QUOTA, the asker's first; of an admin then everybody's, at most 256 users */
+        TUTTI_ADMIN_QUOTA,  /* QUOTA, the asker's first; of an admin then everybody's, at most 256 users */
+        TUTTI_ADMIN_HISTOGRAMS /* HISTOGRAM */
 };
 
 enum tutti_kind {
@@ -48,7 +49,9 @@ enum tutti_row_type {
         TUTTI_ROW_RECORD,
         TUTTI_ROW_FALLBACK,
         TUTTI_ROW_QUOTA,
-        TUTTI_ROW_RESULT
+        TUTTI_ROW_RESULT,
+        TUTTI_ROW_BUFFER,
+        TUTTI_ROW_HISTOGRAM
 };
 
 struct tutti_row_daemon {
@@ -65,6 +68,9 @@ struct tutti_row_device {
         uint32_t n_workers;
         uint64_t n_tasks, busy_ns;
         int failing;
+        /* Of a GPU, else "": its UUID, and which kinds of memory it takes, best first ("vmm-made vmm-fd"). */
+        const char *uuid, *paths;
+        int has_timeline; /* of a GPU: streams wait for each other on the devices */
 };
 
 struct tutti_row_group {
@@ -151,6 +157,33 @@ struct tutti_row_result {
         const struct tutti_holder *holders;
 };
 
+/* Device memory that a client registered, or host memory that stands for some. */
+struct tutti_row_buffer {
+        uint32_t pid, uid;
+        uint64_t buffer, size_bytes;
+        const char *device; /* "GPU:1"; its UUID where tuttid does not know it */
+        const char *path;   /* "vmm-made", "vmm-fd", "cuda-ipc", "host-copy" */
+        const char *why;    /* why it is not a path before; "" */
+};
+
+enum tutti_measure {
+        TUTTI_MEASURE_WAIT = 1, /* of a kind: first arrival to last arrival */
+        TUTTI_MEASURE_RUN,      /* of a kind: last arrival to done */
+        TUTTI_MEASURE_LATENESS  /* of a member: its arrival after the first */
+};
+
+/* Samples since the group was formed. counts[i] are those of at most bounds_from_ns << i that the counts
+ * before do not hold; what is beyond the last is in n alone. */
+struct tutti_row_histogram {
+        const char *job, *group;
+        uint32_t uid, rank; /* rank: LATENESS */
+        enum tutti_measure measure;
+        enum tutti_kind kind; /* WAIT, RUN */
+        uint64_t n, sum_ns, bounds_from_ns;
+        uint32_t n_counts;
+        const uint64_t *counts;
+};
+
 struct tutti_row {
         enum tutti_row_type type;
         union {
@@ -164,6 +197,8 @@ struct tutti_row {
                 struct tutti_row_fallback fallback;
                 struct tutti_row_quota quota;
                 struct tutti_row_result result;
+                struct tutti_row_buffer buffer;
+                struct tutti_row_histogram histogram;
         };
 };
 

@@ -21,6 +21,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <tutti/options.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -235,8 +236,6 @@ TUTTI_API enum tutti_status tutti_dispatch(struct tutti *t);
 
 /* --- groups --- */
 
-struct tutti_options;
-
 struct tutti_join_args {
         size_t struct_size;
         const char *group;   /* required, 1..63 bytes */
@@ -325,7 +324,8 @@ TUTTI_API enum tutti_status tutti_buffer_alloc(struct tutti *t, size_t n_bytes, 
 TUTTI_API enum tutti_status tutti_buffer_from_fd(
         struct tutti *t, int fd, size_t n_bytes, enum tutti_access access, struct tutti_buffer **ret);
 
-/* Where it is mapped: 64-byte aligned, page-aligned from one page on. */
+/* Where it is mapped: 64-byte aligned, page-aligned from one page on. Of device memory (tutti/cuda.h) the
+ * device pointer. */
 TUTTI_API void *tutti_buffer_data(const struct tutti_buffer *b);
 TUTTI_API size_t tutti_buffer_bytes(const struct tutti_buffer *b);
 
@@ -442,72 +442,6 @@ struct tutti_entry {
 #define TUTTI_ENTRY(...) ((struct tutti_entry){ .struct_size = sizeof(struct tutti_entry), __VA_ARGS__ })
 TUTTI_API void tutti_entry_init(struct tutti_entry *entry);
 
-/* How MEAN of integers comes back to their own type. NEAREST: ties to even. */
-enum tutti_rounding { TUTTI_ROUNDING_UNSPECIFIED = 0, TUTTI_TRUNC, TUTTI_FLOOR, TUTTI_NEAREST };
-
-/* How TensorFlow and others name it. On the host, AUTO and RING are the pass in rank order, and so is NCCL,
- * which it does not have; `tuttictl plan` says so. */
-enum tutti_implementation { TUTTI_IMPLEMENTATION_UNSPECIFIED = 0, TUTTI_AUTO, TUTTI_RING, TUTTI_NCCL };
-
-/* Options of one collective; NULL is all defaults. Timeout, weight and priority are this replica's own, the
- * others must be equal in all. */
-struct tutti_options {
-        size_t struct_size;
-        double timeout; /* s, from this call on; 0: the membership's default; < 0: none */
-        /* MEAN of integers has no result until somebody says what becomes of the fraction: this, or an output
-         * of F32 (8 and 16 bits) or F64 (32 and 64 bits). */
-        enum tutti_rounding rounding;
-        /* SUM and MEAN of F16 to F64: this contribution is multiplied by `weight`, and MEAN divided by the
-         * sum of the weights. 0 leaves it out, whatever it holds; all 0 is INVALID for a MEAN. All replicas
-         * or none have one. */
-        int has_weight;
-        double weight;
-        /* Look for NaNs and infinities in the inputs (of a broadcast: the root's), or for sums and products
-         * of integers that wrap. The result stays as it is; tutti_result says what was found, and tuttid's
-         * log. */
-        int check_numerics, check_overflow;
-        /* Look whether anybody changes an input between this call and the time when tuttid reads it. Each
-         * replica sends a checksum of its inputs, and tuttid computes it again from what it reads; where they
-         * differ, all get INVALID, field DATA, with the rank and the entry, and outputs_undefined. What is
-         * changed after it was read makes no wrong numbers and is not seen. Costs a pass over the inputs on
-         * both sides: for debugging. */
-        int check_inputs;
-        /* Which way: "one_device", "hierarchical_copy", "library"; NULL: as tuttid's table says. What cannot
-         * be done is UNSUPPORTED. `device` ("CPU:1") is the one that reduces, also one that holds no replica:
-         * one_device alone. */
-        const char *algorithm;
-        const char *device;
-        enum tutti_implementation implementation; /* a hint: what cannot be done is done another way */
-        /* Whatever else is asked for, the numbers are those of the pass in rank order. */
-        int reproducible;
-        /* The values of a batch in packs, by the first that is given: num_packs cuts all values of a type,
-         * end to end, into so many; agg_small_grads_... make packs of neighbours of at most so many bytes
-         * each, at most so many to a pack; bytes_per_pack takes whole values, from the last one on, until a
-         * pack is larger. Which numbers come out depends on packs with "library" alone. */
-        uint32_t num_packs;
-        uint32_t agg_small_grads_max_group;
-        uint64_t agg_small_grads_max_bytes;
-        uint64_t bytes_per_pack;
-        int32_t priority; /* higher ones first, where tuttid has the choice; each replica's own */
-        uint64_t reset;   /* TUTTI_RESET_..., or'd */
-};
-
-/* A call's options are merged with those that its membership was joined with: a field that the call gives (not
- * its default) counts, for any other that of the membership, unless the call resets it: then it has its
- * default. `algorithm` and `device` are one field, so are the four of packing, and the three checks. */
-#define TUTTI_RESET_TIMEOUT        (UINT64_C(1) << 0)
-#define TUTTI_RESET_ROUNDING       (UINT64_C(1) << 1)
-#define TUTTI_RESET_WEIGHT         (UINT64_C(1) << 2)
-#define TUTTI_RESET_CHECKS         (UINT64_C(1) << 3)
-#define TUTTI_RESET_ALGORITHM      (UINT64_C(1) << 4)
-#define TUTTI_RESET_IMPLEMENTATION (UINT64_C(1) << 5)
-#define TUTTI_RESET_REPRODUCIBLE   (UINT64_C(1) << 6)
-#define TUTTI_RESET_PACKING        (UINT64_C(1) << 7)
-#define TUTTI_RESET_PRIORITY       (UINT64_C(1) << 8)
-#define TUTTI_RESET_ALL            UINT64_MAX
-
-#define TUTTI_OPTIONS(...)                                                                                   \
-        ((struct tutti_options){ .struct_size = sizeof(struct tutti_options), __VA_ARGS__ })
 TUTTI_API void tutti_options_init(struct tutti_options *options);
 
 /* `key`: 1..128 bytes under which the replicas meet, in any order, from any thread; it may be used again when

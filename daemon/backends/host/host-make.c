@@ -113,7 +113,7 @@ void host_make(struct backend *b, struct chore *chore) {
                 chore->status = fail(chore, r);
                 return;
         }
-        m->base = (struct memory){ .n_bytes = chore->n_bytes };
+        m->base = (struct memory){ .n_bytes = chore->n_bytes, .fd = chore->fd, .access = ACCESS_INOUT };
         m->is_writable = true;
         chore->memory = &take_pointer(m)->base;
         chore->status = STATUS_OK;

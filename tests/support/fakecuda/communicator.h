@@ -34,6 +34,7 @@ struct ncclComm {
         unsigned int n_works; /* in streams */
         uint64_t n_collectives;
         int64_t busy_until_ns;    /* after a call that only begins something */
+        bool is_settled;          /* somebody asked, and heard that nothing is in progress; or it blocks */
         ncclResult_t error;       /* asynchronous */
         struct fake_fault *stall; /* keeps it from becoming ready */
         uint64_t memory;          /* number of its allocation on the device */

@@ -105,6 +105,13 @@ void fakecuda_strike(struct fakecuda *f, const struct fakecuda_strike *strike) {
         fake_page_unlock(f->page);
 }
 
+bool fakecuda_has_struck(const struct fakecuda *f) {
+        for (int i = 0; i < FAKE_MAX_FAULTS; i++)
+                if (atomic_load(&f->page->faults[i].is_armed) && atomic_load(&f->page->faults[i].n_left) > 0)
+                        return false;
+        return true;
+}
+
 void fakecuda_clear(struct fakecuda *f) {
         for (int i = 0; i < FAKE_MAX_FAULTS; i++)
                 atomic_store(&f->page->faults[i].is_armed, 0);

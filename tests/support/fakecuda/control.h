@@ -45,15 +45,18 @@ enum fakecuda_fault {
 struct fakecuda_strike {
         enum fakecuda_fault fault;
         const char *who;
-        const char *call;
-        unsigned int n; /* from now on the n-th call of all who are meant (0: the next) */
-        bool repeats;   /* that one and every later one */
+        const char *call; /* NULL: any of the driver's, but those that name errors */
+        unsigned int n;   /* from now on the n-th call of all who are meant (0: the next) */
+        bool repeats;     /* that one and every later one */
         int code;
         unsigned int ms;
 };
 
 /* Up to 32 may stand. */
 void fakecuda_strike(struct fakecuda *f, const struct fakecuda_strike *strike);
+
+/* Whether every fault that stands has struck. */
+bool fakecuda_has_struck(const struct fakecuda *f);
 
 /* Ends all faults: what hung returns. */
 void fakecuda_clear(struct fakecuda *f);

@@ -54,6 +54,16 @@ static void fill(const struct copy *c) {
                 words[i] = c->value;
 }
 
+/* Whether it goes between two devices that the matrix pairs. */
+static bool is_between(const struct copy *c, const uint32_t *matrix) {
+        return !c->value_bytes && c->to.owner >= 0 && c->from.owner >= 0 &&
+               (matrix[c->from.owner] & (1u << c->to.owner));
+}
+
+static bool never(struct fake_work *work) {
+        return false;
+}
+
 static void move(void *argument) {
         const struct copy *c = argument;
         if (c->value_bytes) {
@@ -61,8 +71,7 @@ static void move(void *argument) {
                 return;
         }
         memmove((void *)c->to.address, c->staged ? c->staged : (const void *)c->from.address, c->n_bytes);
-        bool is_between = c->to.owner >= 0 && c->from.owner >= 0 && c->to.owner != c->from.owner;
-        if (is_between && (fake.corrupt[c->from.owner] & (1u << c->to.owner)))
+        if (is_between(c, fake.corrupt))
                 ((char *)c->to.address)[c->n_bytes / 2] ^= 1;
 }
 
@@ -95,6 +104,8 @@ static CUresult add(struct fake_stream *stream, const struct copy *like, enum fa
                 r = locate(&c->from, c->n_bytes);
         if (r == CUDA_SUCCESS)
                 r = stage(c);
+        if (is_between(c, fake.dead))
+                c->work.is_ready = never;
         bool is_synchronous = c->to.is_pageable;
         if (r == CUDA_SUCCESS)
                 r = fake_stream_add(stream, &c->work, call);

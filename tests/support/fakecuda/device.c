@@ -84,6 +84,7 @@ CUresult fake_devices_init(void) {
         fake.has_vmm = strcmp(setting("FAKECUDA_VMM", ""), "refused") != 0;
         read_pairs(setting("FAKECUDA_PEERS", "all"), fake.reach);
         read_pairs(setting("FAKECUDA_CORRUPT_PEER", ""), fake.corrupt);
+        read_pairs(setting("FAKECUDA_DEAD_PEER", ""), fake.dead);
         fake.n_devices = fake.n_physical;
         for (int i = 0; i < fake.n_physical; i++)
                 fake.contexts[i] = (struct fake_context){ .device = i, .physical = i, .heap_fd = -1 };

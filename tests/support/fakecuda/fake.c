@@ -56,10 +56,14 @@ CUresult fake_leave(CUresult result) {
         return result;
 }
 
-void fake_stick(CUresult error) {
-        pthread_mutex_lock(&fake.lock); /* or who is just about to wait would miss it */
+void fake_stick_locked(CUresult error) {
         atomic_store(&fake.sticky, (int)error);
         pthread_cond_broadcast(&fake.changed);
+}
+
+void fake_stick(CUresult error) {
+        pthread_mutex_lock(&fake.lock); /* or who is just about to wait would miss it */
+        fake_stick_locked(error);
         pthread_mutex_unlock(&fake.lock);
 }
 
@@ -68,7 +72,7 @@ void fake_wait(enum fake_patience patience) {
                 pthread_cond_wait(&fake.changed, &fake.lock);
                 return;
         }
-        int64_t at = fake_now_ns() + 200000;
+        int64_t at = fake_now_ns() + (patience == FAKE_A_MOMENT ? 200000 : 2000000);
         struct timespec until = { .tv_sec = at / 1000000000, .tv_nsec = at % 1000000000 };
         pthread_cond_timedwait(&fake.changed, &fake.lock, &until);
 }

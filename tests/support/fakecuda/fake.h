@@ -55,6 +55,7 @@ struct fake {
         int n_devices;
         int n_physical;
         uint32_t reach[FAKE_MAX_DEVICES];   /* bit j of [i]: physical i may read j as a peer */
+        uint32_t dead[FAKE_MAX_DEVICES];    /* bit j of [i]: copies between i and j never end */
         uint32_t corrupt[FAKE_MAX_DEVICES]; /* bit j of [i]: copies between i and j flip a bit */
         bool has_ipc, has_vmm;
         uint64_t total_bytes;
@@ -78,9 +79,10 @@ CUresult fake_leave(CUresult result);
 
 /* Breaks all contexts of the process. Without the lock. */
 void fake_stick(CUresult error);
+void fake_stick_locked(CUresult error);
 
-/* Waits for `changed`, for at most 1 ms where other processes can bring what is waited for. */
-enum fake_patience { FAKE_UNTIL_CHANGED, FAKE_A_MOMENT };
+/* Waits for `changed`; where others can bring what is waited for, for 0.2 or 2 ms at most. */
+enum fake_patience { FAKE_UNTIL_CHANGED, FAKE_A_MOMENT, FAKE_A_WHILE };
 void fake_wait(enum fake_patience patience);
 
 int64_t fake_now_ns(void);

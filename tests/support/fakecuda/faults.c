@@ -27,12 +27,13 @@ static void parse(const char *variable, enum fake_action action, const char *tex
         if (!colon)
                 bad_setting(variable, spec);
         struct fake_fault *f = &own_faults[n_own++];
-        f->call = fake_call_find(spec, (unsigned int)(colon - spec));
+        bool is_any = spec[0] == '*';
+        f->call = is_any ? N_FAKE_CALLS : fake_call_find(spec, (unsigned int)(colon - spec));
         unsigned long n = strtoul(colon + 1, &end, 10);
         f->repeats = *end == '+' || action == FAKE_SLOW;
         end += *end == '+';
         f->code = *end == '=' ? fake_error_named(end + 1, strlen(end + 1)) : 0;
-        if (f->call == N_FAKE_CALLS || (*end && *end != '=') || f->code < 0 || n == 0)
+        if ((f->call == N_FAKE_CALLS && !is_any) || (*end && *end != '=') || f->code < 0 || n == 0)
                 bad_setting(variable, spec);
         f->action = action;
         f->ms = action == FAKE_SLOW ? (uint32_t)n : 0;
@@ -68,6 +69,9 @@ void fake_faults_init(void) {
 }
 
 static bool is_same_call(uint32_t of_fault, enum fake_call call) {
+        if (of_fault == N_FAKE_CALLS)
+                return call < CALL_ncclGetVersion && call != CALL_cuGetErrorName &&
+                       call != CALL_cuGetErrorString;
         return of_fault == call || (of_fault == CALL_cuLaunchKernel && call == CALL_cuLaunchKernelEx);
 }
 

@@ -164,6 +164,7 @@ ncclResult_t fake_collective_submit(struct nccl_work *w) {
         w->work.polls = w->verdict.stall != NULL;
         fake_verdict = w->verdict;
         fake_verdict.stall = NULL; /* looked at above, so that an abort ends it */
+        w->comm->is_settled = w->comm->is_blocking;
         if (!w->comm->is_blocking)
                 w->comm->busy_until_ns = fake_now_ns() + BUSY_NS;
         (void)fake_stream_add(w->stream, &w->work, w->call);
@@ -189,7 +190,7 @@ static ncclResult_t check_comm(const struct ncclComm *c, const struct fake_strea
                 return fake_nccl_refuse(ncclInvalidArgument, "no communicator");
         if (c->error != ncclSuccess)
                 return fake_nccl_refuse(c->error, "the communicator is broken");
-        if (c->is_finalizing || fake_comm_state(c) != ncclSuccess)
+        if (c->is_finalizing || fake_comm_state(c) != ncclSuccess || !c->is_settled)
                 return fake_nccl_refuse(ncclInvalidUsage, "the communicator is not ready, or finalized");
         if (!stream || stream->context != c->context)
                 return fake_nccl_refuse(

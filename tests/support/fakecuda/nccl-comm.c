@@ -52,10 +52,13 @@ const char *ncclGetLastError(ncclComm_t comm) {
 }
 
 ncclResult_t ncclGetVersion(int *version) {
+        CUresult r = fake_enter(CALL_ncclGetVersion, FAKE_NOTHING);
+        if (r != CUDA_SUCCESS)
+                return fake_nccl_refuse((ncclResult_t)r, "a fault that a test asked for");
         if (!version)
-                return ncclInvalidArgument;
+                return fake_nccl_leave(ncclInvalidArgument);
         *version = NCCL_VERSION_CODE;
-        return ncclSuccess;
+        return fake_nccl_leave(ncclSuccess);
 }
 
 ncclResult_t ncclGetUniqueId(ncclUniqueId *ret) {
@@ -155,7 +158,7 @@ static struct ncclComm *new_comm(int rank, const ncclConfig_t *config) {
         c->rank = rank;
         c->context = fake_current();
         c->thread = pthread_self();
-        c->is_blocking = !config || config->blocking != 0;
+        c->is_blocking = c->is_settled = !config || config->blocking != 0;
         c->stall = fake_verdict.stall;
         if (fake_verdict.async)
                 c->error = (ncclResult_t)fake_verdict.async->code;
@@ -234,6 +237,7 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *ret) {
         if (!fake_comm_is_known(comm) || !ret)
                 return fake_nccl_leave(fake_nccl_refuse(ncclInvalidArgument, "no communicator"));
         *ret = fake_comm_state(comm);
+        comm->is_settled |= *ret == ncclSuccess;
         return fake_nccl_leave(ncclSuccess);
 }
 
@@ -323,4 +327,23 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
                 return fake_nccl_leave(fake_nccl_refuse(ncclInvalidArgument, "no communicator"));
         end_comm(comm);
         return fake_nccl_leave(ncclSuccess);
+}
+
+static unsigned int works_left(void) {
+        unsigned int n = 0;
+        for (const struct clique *q = cliques; q; q = q->next)
+                n += q->n_refs;
+        return n;
+}
+
+/* When the library is closed: what is in streams still has to pass through it. Not for ever: the program may
+ * have left a stream that waits. */
+__attribute__((destructor)) static void end(void) {
+        pthread_mutex_lock(&fake.lock);
+        while (comms)
+                end_comm(comms);
+        for (int64_t until = fake_now_ns() + 1000000000;
+                works_left() && fake_now_ns() < until && !fake.is_gone;)
+                fake_wait(FAKE_A_MOMENT);
+        pthread_mutex_unlock(&fake.lock);
 }

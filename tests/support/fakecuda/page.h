@@ -32,7 +32,7 @@ enum fake_action {
 
 struct fake_fault {
         _Atomic uint32_t is_armed;
-        uint32_t call; /* enum fake_call */
+        uint32_t call; /* N_FAKE_CALLS: any of the driver's, but those that name errors */
         uint32_t action;
         int32_t code;
         uint32_t ms;

@@ -88,6 +88,8 @@ static void tell_held(struct fake_context *c, unsigned int n_held) {
 
 /* --- the thread --- */
 
+enum { N_EAGER = 200 }; /* looks in vain before it looks less often */
+
 static void stick_by(const struct fake_fault *fault) {
         fake_stick(fault->code ? (CUresult)fault->code : CUDA_ERROR_ILLEGAL_ADDRESS);
 }
@@ -135,14 +137,17 @@ static void sweep(struct fake_context *c) {
 
 static void *serve(void *argument) {
         struct fake_context *c = argument;
+        unsigned int n_idle = 0;
         pthread_mutex_lock(&fake.lock);
         while (!c->is_ending) {
                 struct look look = { .patience = FAKE_UNTIL_CHANGED };
                 for (struct fake_stream *s = c->streams; s && !atomic_load(&fake.sticky); s = s->next)
                         look_at(s, &look);
                 tell_held(c, look.n_held);
+                n_idle = look.best ? 0 : n_idle + 1;
                 if (!look.best)
-                        fake_wait(look.patience);
+                        fake_wait(look.patience == FAKE_A_MOMENT && n_idle > N_EAGER ? FAKE_A_WHILE
+                                                                                     : look.patience);
                 else if (fake_takes_allowance(look.best->head->call))
                         run(look.best);
                 sweep(c);

@@ -19,6 +19,10 @@ static uint64_t load(const struct value_work *w) {
 
 static bool is_reached(struct fake_work *work) {
         const struct value_work *w = (const struct value_work *)work;
+        if (!fake_range_find(w->address)) { /* it was freed under the wait */
+                fake_stick_locked(CUDA_ERROR_ILLEGAL_ADDRESS);
+                return false;
+        }
         uint64_t now = load(w), mask = w->n_bytes == 8 ? UINT64_MAX : UINT32_MAX;
         switch (w->flags & 3) {
         case CU_STREAM_WAIT_VALUE_EQ: return now == w->value;

@@ -396,4 +396,10 @@ void fake_vmm_end(void) {
                 ((struct fake_physical *)h)->n_handles = 0;
                 unref((struct fake_physical *)h);
         }
+        while (reservations) {
+                struct reservation *v = reservations;
+                reservations = v->next;
+                munmap((void *)v->base, v->n_bytes);
+                free(v);
+        }
 }

@@ -1,0 +1,109 @@
+/* Rows of GPUs and of memory that has to do with them. */
+#include "conductor-rows.h"
+
+#include <string.h>
+
+static const char *path_name(enum memory_path path) {
+        switch (path) {
+        case PATH_VMM_MADE: return "vmm-made";
+        case PATH_VMM_FD: return "vmm-fd";
+        case PATH_CUDA_IPC: return "cuda-ipc";
+        case PATH_MEMFD: break;
+        }
+        return "host-copy";
+}
+
+/* Best first. */
+static void add_paths(uint32_t paths, struct text *t) {
+        static const enum memory_path order[] = { PATH_VMM_MADE, PATH_VMM_FD, PATH_CUDA_IPC, PATH_MEMFD };
+        for (size_t i = 0; i < ARRAY_SIZE(order); i++)
+                if (paths & 1u << order[i])
+                        text_add(t, "%s%s", t->used ? " " : "", path_name(order[i]));
+}
+
+/* How often it has been started anew stands here, because it is about all of them. */
+static void describe_gpu(const struct workers *w, uint32_t k, struct text *t) {
+        uint32_t n = workers_n_restarts(w);
+        text_add(t, "%s", workers_device(w, k)->describe);
+        if (n)
+                text_add(t, "; tuttid-gpu started anew %u time%s", n, n == 1 ? "" : "s");
+}
+
+static void write_gpu(struct row_writer *w, uint32_t k) {
+        const struct workers *workers = w->conductor->house.workers;
+        const struct gpu_device *d = workers_device(workers, k);
+        const struct engine_device_stats s = workers_device_stats(workers, k);
+        struct row *row = writer_add(w, ROW_DEVICE, 1024);
+        char *text = arena_calloc(&w->arena, 4, 256),
+             *uuid = arena_strndup(&w->arena, d->uuid, GPU_UUID_BYTES);
+        const char *off = workers_why_off(workers);
+        struct text describe, paths, why;
+        CHECK(text && uuid); /* writer_add has made room */
+        text_init(&describe, text + 256, 256);
+        text_init(&paths, text + 512, 256);
+        text_init(&why, text + 768, 256);
+        describe_gpu(workers, k, &describe);
+        add_paths(d->paths, &paths);
+        text_add(&why, "%s", off[0] ? off : d->why);
+        row->device = (struct row_device){ .name = device_name(DEVICE_GPU + k, text),
+                .describe = describe.buf,
+                .why = why.buf,
+                .failing = why.buf[0] != '\0',
+                .n_workers = 1,
+                .n_tasks = s.n_tasks,
+                .busy_ns = s.busy_ns,
+                .uuid = uuid,
+                .paths = paths.buf,
+                .order = d->has_timeline ? ORDER_TIMELINE : ORDER_HOST };
+}
+
+static void write_gpu_fallback(struct row_writer *w, const char *what, const char *why) {
+        struct row *row = writer_add(w, ROW_FALLBACK, 1024);
+        row->fallback = (struct row_fallback){ .what = arena_strndup(&w->arena, what, 64),
+                .why = arena_strndup(&w->arena, why, 512) };
+        CHECK(row->fallback.what && row->fallback.why);
+}
+
+bool write_gpus(struct row_writer *w, struct query *q) {
+        const struct workers *workers = w->conductor->house.workers;
+        const struct gpu_fallback *f;
+        for (uint32_t k = 0; k < workers_n_devices(workers); k++)
+                write_gpu(w, k);
+        if (workers_n_devices(workers) == 0 && w->conductor->house.config->gpu_enabled != GPU_NO)
+                write_gpu_fallback(w, "gpu",
+                        workers_is_starting(workers) ? "the GPUs are still being tested"
+                                                     : workers_why_off(workers));
+        for (uint32_t i = 0; (f = workers_fallback(workers, i)); i++)
+                write_gpu_fallback(w, f->what, f->why);
+        return true;
+}
+
+static void write_buffer(struct row_writer *w, const struct buffer_description *d) {
+        const struct session *s = session_find(w->conductor->house.sessions, d->session);
+        struct row *row = writer_add(w, ROW_BUFFER, 512);
+        char *name = arena_calloc(&w->arena, 1, DEVICE_NAME_BYTES);
+        char *stands_for = arena_strndup(&w->arena, d->stands_for, 64),
+             *why = arena_strndup(&w->arena, d->why, 200);
+        CHECK(name && stands_for && why);
+        uint32_t device =
+                d->path == PATH_MEMFD ? workers_find(w->conductor->house.workers, stands_for) : d->device;
+        row->buffer = (struct row_buffer){ .pid = s ? s->pid : 0,
+                .uid = d->uid,
+                .buffer = d->id,
+                .size_bytes = d->n_bytes,
+                .device = device == DEVICE_UNKNOWN ? stands_for : device_name(device, name),
+                .path = path_name(d->path),
+                .why = why };
+}
+
+/* `q->rank` is where it goes on. */
+bool write_buffers(struct row_writer *w, struct query *q) {
+        struct buffer_description d;
+        for (; buffers_describe(w->conductor->house.buffers, q->rank, &d); q->rank++) {
+                if (writer_is_tired(w))
+                        return false;
+                if (d.uid == w->session->viewer.uid || (w->session->viewer.is_admin && !q->has_user))
+                        write_buffer(w, &d);
+        }
+        return true;
+}

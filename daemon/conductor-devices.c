@@ -1,0 +1,213 @@
+/* GPUs: whose memory is registered, who does what, and what it means when one fails. */
+#include "conductor-internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* --- registration --- */
+
+static enum memory_path path_of(const struct buffer_ask *ask) {
+        switch (ask->reg->kind) {
+        case BUFFER_KIND_CUDA_VMM: return ask->fd >= 0 ? PATH_VMM_FD : PATH_VMM_MADE;
+        case BUFFER_KIND_CUDA_IPC: return PATH_CUDA_IPC;
+        case BUFFER_KIND_MEMFD:
+        case BUFFER_KIND_UNSPECIFIED: break;
+        }
+        return PATH_MEMFD;
+}
+
+/* "GPU:0 (GPU-6f1c...), GPU:1 (...)" */
+static void list_devices(const struct workers *w, struct text *t) {
+        for (uint32_t k = 0; k < workers_n_devices(w); k++)
+                text_add(t, "%sGPU:%u (%s)", k ? ", " : "", k, workers_device(w, k)->uuid);
+}
+
+static enum status refuse_unknown(const struct workers *w, const char *name, struct error *err) {
+        char known[400];
+        struct text t;
+        text_init(&t, known, sizeof(known));
+        list_devices(w, &t);
+        return error_set(err, STATUS_NOT_FOUND, FIELD_BUFFER,
+                "there is no device \"%.44s\"; this tuttid has %s", name, known);
+}
+
+static enum status refuse_path(const struct conductor *c, const struct buffer_ask *ask,
+        const struct gpu_device *d, struct error *err) {
+        if (ask->path == PATH_CUDA_IPC && !workers_take_ipc(c->house.workers))
+                return error_set(err, STATUS_UNSUPPORTED, FIELD_BUFFER,
+                        "legacy CUDA handles are off here: anybody who has seen one could use it, and this "
+                        "tuttid serves several users. Take memory of cuMemCreate with a POSIX file "
+                        "descriptor, or "
+                        "let the administrator set gpu.ipc = yes");
+        if (ask->path == PATH_CUDA_IPC && ask->reg->n_handle_bytes != MEMORY_HANDLE_BYTES)
+                return error_set(err, STATUS_INVALID, FIELD_BUFFER, "a legacy handle has %d bytes, not %zu",
+                        MEMORY_HANDLE_BYTES, ask->reg->n_handle_bytes);
+        if (!(d->paths & 1u << ask->path))
+                return error_set(err, STATUS_UNSUPPORTED, FIELD_BUFFER,
+                        "%s does not take memory of this kind; `tuttictl status` says why, host memory "
+                        "always "
+                        "does",
+                        d->name);
+        return STATUS_OK;
+}
+
+static enum status find_device(const struct conductor *c, struct buffer_ask *ask, struct error *err) {
+        const struct workers *w = c->house.workers;
+        ask->device = workers_find(w, ask->reg->device);
+        if (workers_is_starting(w))
+                return error_set(
+                        err, STATUS_BUSY, FIELD_BUFFER, "the GPUs are still being tested; ask again soon");
+        if (workers_n_devices(w) == 0)
+                return error_set(err, STATUS_UNSUPPORTED, FIELD_BUFFER, "this tuttid has no GPU: %.300s",
+                        workers_why_off(w));
+        if (ask->device == DEVICE_UNKNOWN)
+                return refuse_unknown(w, ask->reg->device, err);
+        const struct gpu_device *d = workers_device(w, ask->device - DEVICE_GPU);
+        if (d->why[0] != '\0' && workers_why_off(w)[0] == '\0')
+                return error_set(err, STATUS_UNSUPPORTED, FIELD_BUFFER, "GPU:%u is off: %s",
+                        ask->device - DEVICE_GPU, d->why);
+        return refuse_path(c, ask, d, err);
+}
+
+void conductor_find_device(struct conductor *c, struct buffer_ask *ask, struct error *ret_refused) {
+        ask->path = path_of(ask);
+        if (ask->path == PATH_MEMFD)
+                return;
+        error_init(ret_refused, STATUS_OK);
+        if (find_device(c, ask, ret_refused) != STATUS_OK)
+                ask->refused = ret_refused;
+}
+
+void conductor_reply_registered(struct conductor *c, struct session *s, const struct buffer_news *news) {
+        bool is_made = news->made_fd >= 0;
+        const struct reply reply = { .request = news->request,
+                .type = REPLY_REGISTERED,
+                .registered = { .n_descriptors = is_made, .size_bytes = is_made ? news->made_bytes : 0 } };
+        conductor_reply_fd(c, s, &reply, news->made_fd);
+}
+
+/* --- chores --- */
+
+void conductor_do(struct conductor *c, struct chore *chore) {
+        struct memory *leaving = signals_leaving(chore);
+        if (leaving)
+                workers_forget(c->house.workers, leaving);
+        if (workers_want(chore))
+                workers_do(c->house.workers, chore);
+        else
+                engine_do(c->house.engine, chore);
+}
+
+/* Host memory is the engine's: the GPU process has only let go of it. */
+bool conductor_chore_is_over(const struct chore *chore) {
+        return chore->kind == CHORE_IMPORT || !chore->memory;
+}
+
+/* --- runs --- */
+
+/* What the streams of this collective wait for: one slot of each half that brings one. */
+static bool fill_signals(struct meeting *m, struct task *t) {
+        uint32_t n = 0;
+        free((void *)t->signals);
+        t->signals = NULL;
+        t->n_signals = 0;
+        rankset_for_each (rank, &m->have)
+                n += m->halves[rank]->page != NULL;
+        struct signal *signals = n ? calloc(n, sizeof(*signals)) : NULL;
+        if (n && !signals)
+                return false;
+        t->signals = signals;
+        rankset_for_each (rank, &m->have) {
+                const struct half *half = m->halves[rank];
+                if (!half->page)
+                        continue;
+                struct memory *page = signal_page_memory(half->page);
+                page->fd = signal_page_fd(half->page);
+                page->access = ACCESS_INOUT;
+                signals[t->n_signals++] = (struct signal){
+                        .page = page, .slot = half->signal.slot, .value = half->signal.value
+                };
+        }
+        return true;
+}
+
+void conductor_launch(struct conductor *c, struct meeting *m, struct task *t) {
+        if (!fill_signals(m, t)) {
+                c->n_running--;
+                error_init(&c->error, STATUS_NO_MEMORY);
+                error_set(&c->error, STATUS_NO_MEMORY, FIELD_UNSPECIFIED, "tuttid is short of memory");
+                rendezvous_done(c->house.rendezvous, m, STATUS_NO_MEMORY, &c->error, c->now_ns);
+                conductor_finish(c, m);
+                return;
+        }
+        t->limit_ns = t->n_signals ? c->house.config->signal_timeout_ns : 0;
+        workers_start(c->house.workers, t);
+}
+
+/* Whose stream it was that never came: the n-th of the halves that bring a signal. */
+static int32_t late_rank(const struct meeting *m, const struct task *t) {
+        uint32_t n = 0;
+        rankset_for_each (rank, &m->have)
+                if (m->halves[rank]->page && n++ == t->late_signal)
+                        return (int32_t)rank;
+        return -1;
+}
+
+static void describe_device(const struct conductor *c, uint32_t device, struct text *t) {
+        uint32_t k = device - DEVICE_GPU;
+        text_add(t, "GPU:%u", k);
+        if (k < workers_n_devices(c->house.workers))
+                text_add(t, " (%s)", workers_device(c->house.workers, k)->name);
+}
+
+static enum status explain_late(struct conductor *c, const struct meeting *m, const struct task *t) {
+        struct error *err = &c->error;
+        int32_t rank = late_rank(m, t);
+        error_init(err, STATUS_TIMEOUT);
+        err->rank = rank;
+        return error_set(err, STATUS_TIMEOUT, FIELD_UNSPECIFIED,
+                "all halves are here, and the stream of R%d has not come so far in %llu ms "
+                "(gpu.signal-timeout): what "
+                "it waits for itself never came, or it was never started. Nothing was written",
+                rank, (unsigned long long)(t->limit_ns / 1000000));
+}
+
+enum status conductor_explain_failure(struct conductor *c, const struct meeting *m, const struct task *t) {
+        struct error *err = &c->error;
+        char device[96];
+        struct text text;
+        if (t->status == STATUS_TIMEOUT)
+                return explain_late(c, m, t);
+        text_init(&text, device, sizeof(device));
+        describe_device(c, t->plan.device, &text);
+        error_init(err, t->status);
+        err->outputs_undefined = true;
+        err->have = m->have;
+        if (t->status == STATUS_DEVICE_LOST)
+                return error_set(err, STATUS_DEVICE_LOST, FIELD_UNSPECIFIED,
+                        "tuttid-gpu, which works on %s, was lost while it had this collective: %s. Its "
+                        "outputs are "
+                        "undefined; buffers and group stay as they are: submit again, tuttid starts it anew",
+                        device, t->why);
+        return error_set(err, t->status, FIELD_UNSPECIFIED, "%s could not run it: %s", device,
+                t->why[0] ? t->why : "the log of tuttid says why");
+}
+
+void conductor_offer_signals(struct conductor *c) {
+        const struct workers *w = c->house.workers;
+        enum stream_order order = ORDER_TIMELINE;
+        char none[150];
+        const char *why = "";
+        if (workers_n_devices(w) == 0) {
+                snprintf(none, sizeof(none), "this tuttid has no GPU: %.120s", workers_why_off(w));
+                why = none;
+        }
+        for (uint32_t k = 0; k < workers_n_devices(w); k++)
+                if (!workers_device(w, k)->has_timeline)
+                        why = "streams of a GPU of this host cannot wait for values in memory";
+        if (why[0] != '\0' || workers_n_devices(w) == 0)
+                order = ORDER_HOST;
+        if (signals_offered(c->house.signals) != order || strcmp(signals_why(c->house.signals), why) != 0)
+                signals_offer(c->house.signals, order, why);
+}

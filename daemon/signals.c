@@ -1,0 +1,311 @@
+/* What is to be written is gathered in `due` by the loop thread and handed to the memory thread as a whole in
+ * `batch`, one chore at a time, so that telling a thousand halves takes no memory and no queue. The chore is
+ * embedded for the same reason. */
+#include "signals.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include "base/fd.h"
+#include "base/table.h"
+
+/* Newer than some C libraries. */
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 0x0008U
+#endif
+
+#define PAGE_BYTES (SIGNAL_SLOTS * sizeof(struct signal_slot))
+#define PAGE_SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
+
+struct signal_page {
+        struct chore chore; /* first: a chore that comes back is its page */
+        struct memory memory;
+        uint64_t session, request;
+        struct signal_slot *slots; /* touched by chores alone */
+        bool is_out;               /* the chore is */
+        bool is_ready, is_doomed;
+        uint32_t n_uses;
+        struct charge descriptor, bytes;
+        bool is_due;                  /* anything in: */
+        uint64_t due[SIGNAL_SLOTS];   /* by slot; 0: nothing */
+        uint64_t batch[SIGNAL_SLOTS]; /* the chore's */
+        UT_hash_handle hh;
+};
+
+struct signals {
+        struct quotas *quotas;
+        struct signal_page *by_session; /* those of sessions that are there */
+        uint32_t n;                     /* also those that are going */
+        enum stream_order order;
+        char why[160];
+};
+
+int signals_new(struct signals **ret, struct quotas *quotas) {
+        struct signals *s = calloc(1, sizeof(*s));
+        if (!s)
+                return -ENOMEM;
+        s->quotas = quotas;
+        signals_offer(s, ORDER_HOST, "this tuttid has no GPU");
+        *ret = s;
+        return 0;
+}
+
+void signals_free(struct signals *s) {
+        if (!s)
+                return;
+        CHECK(s->n == 0 && !s->by_session);
+        free(s);
+}
+
+void signals_offer(struct signals *s, enum stream_order order, const char *why) {
+        s->order = order;
+        snprintf(s->why, sizeof(s->why), "%s", why);
+}
+
+enum stream_order signals_offered(const struct signals *s) {
+        return s->order;
+}
+
+const char *signals_why(const struct signals *s) {
+        return s->why;
+}
+
+uint32_t signals_count(const struct signals *s) {
+        return s->n;
+}
+
+/* --- on a memory thread --- */
+
+/* Kernels before 6.3 do not know NOEXEC_SEAL; the right to seal must survive the second try. */
+static int make_memfd(void) {
+        const unsigned int flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
+        int fd = memfd_create("tutti-signals", flags | MFD_NOEXEC_SEAL);
+        return fd < 0 && errno == EINVAL ? memfd_create("tutti-signals", flags) : fd;
+}
+
+static int make_page(struct signal_page *p) {
+        CLEANUP_FD int fd = make_memfd();
+        if (fd < 0 || ftruncate(fd, PAGE_BYTES) < 0 || fallocate(fd, 0, 0, PAGE_BYTES) < 0 ||
+                fcntl(fd, F_ADD_SEALS, PAGE_SEALS) < 0)
+                return -errno;
+        void *at = mmap(NULL, PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
+        if (at == MAP_FAILED)
+                return -errno;
+        p->slots = at;
+        p->chore.fd = fd_take(&fd);
+        return 0;
+}
+
+static void think_make(struct chore *chore) {
+        struct signal_page *p = (struct signal_page *)(void *)chore;
+        int r = make_page(p);
+        chore->status = STATUS_OK;
+        if (r == 0)
+                return;
+        chore->status = r == -EMFILE || r == -ENFILE   ? STATUS_LIMIT
+                        : r == -ENOMEM || r == -ENOSPC ? STATUS_NO_MEMORY
+                                                       : STATUS_INTERNAL;
+        snprintf(chore->why, sizeof(chore->why), "its signal page cannot be made: %s", strerror(-r));
+}
+
+/* A stream may have written more meanwhile: a word never goes back. */
+static void think_write(struct chore *chore) {
+        struct signal_page *p = (struct signal_page *)(void *)chore;
+        for (uint32_t i = 0; i < SIGNAL_SLOTS; i++)
+                if (p->batch[i] > atomic_load_explicit(&p->slots[i].done, memory_order_relaxed))
+                        atomic_store_explicit(&p->slots[i].done, p->batch[i], memory_order_release);
+}
+
+static void think_release(struct chore *chore) {
+        struct signal_page *p = (struct signal_page *)(void *)chore;
+        if (p->slots)
+                munmap(p->slots, PAGE_BYTES);
+        p->slots = NULL;
+        fd_close(&chore->fd);
+}
+
+/* --- chores --- */
+
+static void page_start_chore(struct signal_page *p, void (*think)(struct chore *), struct list *chores) {
+        p->is_out = true;
+        p->chore.kind = CHORE_THINK;
+        p->chore.think = think;
+        list_append(chores, &p->chore.link);
+}
+
+/* The next thing that it needs, if any: what is due is written before the page goes. */
+static void page_go_on(struct signal_page *p, struct list *chores) {
+        if (p->is_out || !p->is_ready)
+                return;
+        if (p->is_due) {
+                memcpy(p->batch, p->due, sizeof(p->batch));
+                memset(p->due, 0, sizeof(p->due));
+                p->is_due = false;
+                page_start_chore(p, think_write, chores);
+        } else if (p->is_doomed && p->n_uses == 0) {
+                p->is_ready = false;
+                page_start_chore(p, think_release, chores);
+        }
+}
+
+static void page_free(struct signals *s, struct signal_page *p) {
+        charge_release(&p->descriptor);
+        charge_release(&p->bytes);
+        free(p);
+        s->n--;
+}
+
+static struct signal_page *signals_find(const struct signals *s, uint64_t session) {
+        struct signal_page *p;
+        HASH_FIND(hh, s->by_session, &session, sizeof(session), p);
+        return p;
+}
+
+bool signals_own(const struct chore *chore) {
+        return chore->kind == CHORE_THINK &&
+               (chore->think == think_make || chore->think == think_write || chore->think == think_release);
+}
+
+struct memory *signals_leaving(struct chore *chore) {
+        return signals_own(chore) && chore->think == think_release
+                       ? &((struct signal_page *)(void *)chore)->memory
+                       : NULL;
+}
+
+static void page_made(
+        struct signals *s, struct signal_page *p, struct list *chores, struct signals_news *ret) {
+        *ret = (struct signals_news){
+                .session = p->session, .request = p->request, .status = p->chore.status, .fd = p->chore.fd
+        };
+        memcpy(ret->why, p->chore.why, sizeof(ret->why));
+        if (p->chore.status == STATUS_OK) {
+                p->is_ready = true;
+                page_go_on(p, chores);
+                return;
+        }
+        if (!p->is_doomed)
+                HASH_DEL(s->by_session, p);
+        page_free(s, p);
+}
+
+bool signals_chore_done(
+        struct signals *s, struct chore *chore, struct list *chores, struct signals_news *ret) {
+        struct signal_page *p = (struct signal_page *)(void *)chore;
+        p->is_out = false;
+        if (chore->think == think_make) {
+                page_made(s, p, chores, ret);
+                return true;
+        }
+        if (chore->think == think_release) {
+                *ret = (struct signals_news){ .is_gone = true, .remote = p->memory.remote, .fd = -1 };
+                page_free(s, p);
+                return true;
+        }
+        page_go_on(p, chores);
+        return false;
+}
+
+/* --- what is asked for --- */
+
+static enum status page_charge(struct signals *s, struct signal_page *p, struct error *err) {
+        enum status status = quota_charge(s->quotas, &p->descriptor, p->chore.uid, QUOTA_DESCRIPTORS, 1, err);
+        if (status != STATUS_OK)
+                return status;
+        return quota_charge(
+                s->quotas, &p->bytes, p->chore.uid, QUOTA_MAPPED_BYTES, PAGE_BYTES + sizeof(*p), err);
+}
+
+static struct signal_page *page_new(struct signals *s, const struct signals_ask *ask) {
+        struct signal_page *p = calloc(1, sizeof(*p));
+        if (!p)
+                return NULL;
+        s->n++;
+        list_init(&p->chore.link);
+        p->session = p->chore.session = p->memory.session = ask->session;
+        p->request = ask->request;
+        p->chore.uid = ask->uid;
+        p->chore.fd = -1;
+        p->memory.n_bytes = PAGE_BYTES;
+        p->memory.path = PATH_MEMFD;
+        return p;
+}
+
+enum status signals_open(
+        struct signals *s, const struct signals_ask *ask, struct list *chores, struct error *err) {
+        if (signals_find(s, ask->session))
+                return error_set(err, STATUS_INVALID, FIELD_UNSPECIFIED,
+                        "this connection has a signal page already; one serves all its streams");
+        struct signal_page *p = page_new(s, ask);
+        bool is_in = p != NULL;
+        if (p) {
+                enum status status = page_charge(s, p, err);
+                if (status != STATUS_OK) {
+                        page_free(s, p);
+                        return status;
+                }
+                TABLE_ADD(s->by_session, p, session, is_in);
+        }
+        if (!is_in) {
+                if (p)
+                        page_free(s, p);
+                return error_set(err, STATUS_NO_MEMORY, FIELD_UNSPECIFIED, "tuttid is short of memory");
+        }
+        page_start_chore(p, think_make, chores);
+        return STATUS_OK;
+}
+
+enum status signals_use(struct signals *s, uint64_t session, const struct msg_signal *signal,
+        struct signal_page **ret, struct error *err) {
+        struct signal_page *p = signals_find(s, session);
+        if (!p || !p->is_ready)
+                return error_set(err, STATUS_INVALID, FIELD_OPTIONS,
+                        "it names slot %u of a signal page, and this connection has none; ask for it first "
+                        "and wait for the answer",
+                        signal->slot);
+        if (signal->slot >= SIGNAL_SLOTS)
+                return error_set(err, STATUS_INVALID, FIELD_OPTIONS,
+                        "it names slot %u of the signal page, which has %d", signal->slot, SIGNAL_SLOTS);
+        p->n_uses++;
+        *ret = p;
+        return STATUS_OK;
+}
+
+void signals_end_use(struct signals *s, struct signal_page *p, struct list *chores) {
+        (void)s;
+        CHECK(p->n_uses > 0);
+        p->n_uses--;
+        page_go_on(p, chores);
+}
+
+void signals_set_done(
+        struct signals *s, uint64_t session, const struct msg_signal *signal, struct list *chores) {
+        struct signal_page *p = signal->value ? signals_find(s, session) : NULL;
+        if (!p || signal->slot >= SIGNAL_SLOTS)
+                return;
+        if (p->due[signal->slot] < signal->value)
+                p->due[signal->slot] = signal->value;
+        p->is_due = true;
+        page_go_on(p, chores);
+}
+
+struct memory *signal_page_memory(struct signal_page *page) {
+        return &page->memory;
+}
+
+int signal_page_fd(const struct signal_page *page) {
+        return page->chore.fd;
+}
+
+void signals_end_session(struct signals *s, uint64_t session, struct list *chores) {
+        struct signal_page *p = signals_find(s, session);
+        if (!p)
+                return;
+        HASH_DEL(s->by_session, p);
+        p->is_doomed = true;
+        page_go_on(p, chores);
+}

@@ -1,0 +1,294 @@
+#!/usr/bin/env python3
+"""test-exporter.py SOURCE BUILD: a real tuttid and a real training, seen by tutti-exporter, promtool and Prometheus (L6). TAP;
+what needs Debian's prometheus is skipped by name where it is not there."""
+import contextlib
+import http.client
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.parse
+import urllib.request
+
+SOURCE, BUILD = sys.argv[1:3]
+TUTTID = f'{BUILD}/daemon/tuttid'
+TUTTICTL = f'{BUILD}/client/ctl/tuttictl'
+EXPORTER = f'{BUILD}/client/exporter/tutti-exporter'
+DIGITS = f'{BUILD}/client/examples/digits/digits'
+ALERTS = f'{SOURCE}/client/exporter/alerts.yml'
+WAIT_S = 20  # for anything that takes no time on a machine that does nothing else
+TESTS = []
+
+
+def test(needs=()):
+    def add(function):
+        TESTS.append((function, needs))
+        return function
+    return add
+
+
+def until(condition, what, limit_s=WAIT_S):
+    """What `condition` returns, once that is true."""
+    end = time.monotonic() + limit_s
+    while True:
+        found = condition()
+        if found:
+            return found
+        assert time.monotonic() < end, f'not within {limit_s} s: {what}'
+        time.sleep(0.05)
+
+
+@contextlib.contextmanager
+def running(*argv, **options):
+    options.setdefault('stdout', subprocess.DEVNULL)
+    with subprocess.Popen(argv, **options) as process:
+        try:
+            yield process
+        finally:
+            process.terminate()
+            try:
+                process.wait(WAIT_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+
+
+class House:
+    """tuttid in a folder of its own, with an exporter before it."""
+
+    def __init__(self, folder, stack):
+        self.folder, self.stack = folder, stack
+        self.socket = f'{folder}/tuttid.sock'
+        self.tuttid = stack.enter_context(running(TUTTID, '--socket', self.socket, '--set', 'time.stall-warn=1s',
+                                                  stdin=subprocess.DEVNULL))
+        until(lambda: os.path.exists(self.socket), 'tuttid serves')
+        self.exporter = stack.enter_context(running(EXPORTER, '--listen', '127.0.0.1:0', '--socket', self.socket,
+                                                    stdout=subprocess.PIPE, text=True))
+        line = self.exporter.stdout.readline()
+        self.url = re.search(r'http://(\S+)/metrics', line).group(0)
+
+    def train(self, n=3):
+        """Replicas that go on for ever; their pids by rank."""
+        run = self.stack.enter_context(running(TUTTICTL, 'run', '-n', str(n), '--job', 'dp "1"', '--socket', self.socket, '--',
+                                               DIGITS, '--steps', '1000000', '--quiet', stdin=subprocess.DEVNULL))
+        until(lambda: self.value('tutti_group_collectives_total', kind='batch_reduce', result='ok'), 'the training runs')
+        del run
+        answer = subprocess.run([TUTTICTL, 'groups', '--json', '--socket', self.socket], check=True, capture_output=True, text=True)
+        members = json.loads(answer.stdout)['groups'][0]['members']
+        return {m['rank']: m['pid'] for m in members}
+
+    def scrape(self):
+        with urllib.request.urlopen(self.url, timeout=WAIT_S) as reply:
+            assert reply.headers['Content-Type'].startswith('text/plain; version=0.0.4')
+            return reply.read().decode()
+
+    def value(self, name, **labels):
+        """The first sample of this name with these labels, or None."""
+        for line in self.scrape().splitlines():
+            if re.match(re.escape(name) + r'[{ ]', line) and all(f'{k}="{v}"' in line for k, v in labels.items()):
+                return float(line.rsplit(' ', 1)[1])
+        return None
+
+
+def samples(text):
+    return {line.rsplit(' ', 1)[0]: float(line.rsplit(' ', 1)[1]) for line in text.splitlines() if line and line[0] != '#'}
+
+
+@test()
+def L6_a_training_shows_in_every_number(house):
+    house.train()
+    text = house.scrape()
+    found = samples(text)
+    listed = subprocess.run([EXPORTER, '--list'], check=True, capture_output=True, text=True).stdout
+    for line in listed.splitlines():
+        name, kind = line.split()[:2]
+        assert f'# TYPE {name} {kind}' in text, f'{name} is not in the answer'
+        if name not in ('tutti_fallback', 'tutti_worker_restarts_total'):
+            assert re.search(rf'^{name}(_count)?[{{ ]', text, flags=re.M), f'{name} has no sample'
+    assert found['tutti_up'] == 1
+    group = 'tutti_job="dp \\"1\\"",group="digits"'
+    assert found[f'tutti_group_world_size{{{group},uid="{os.getuid()}"}}'] == 3, text
+    assert all(found[f'tutti_replica_up{{{group},rank="{r}"}}'] == 1 for r in range(3))
+
+
+@test()
+def L6_histograms_hold_what_they_count(house):
+    house.train()
+    text = house.scrape()
+    found = samples(text)
+    heads = [key for key in found if '_count{' in key]
+    assert len(heads) >= 5, text
+    for key in heads:
+        name, labels = key.split('_count{')
+        labels = labels[:-1]
+        buckets = [(float(m.group(1)), value) for k, value in found.items()
+                   for m in [re.fullmatch(re.escape(f'{name}_bucket{{{labels},le="') + r'([^"]+)"\}', k)] if m]
+        counts = [value for _, value in sorted(buckets)]
+        assert counts == sorted(counts) and counts[-1] == found[key] > 0, (key, buckets)
+        total = found[f'{name}_sum{{{labels}}}']
+        least = sum(bound / 2 * (counts[i] - counts[i - 1]) for i, (bound, _) in enumerate(sorted(buckets)[:-1]) if i > 0)
+        assert total >= least, (key, total, least)
+    late = [found[k] for k in found if k.startswith('tutti_replica_lateness_seconds_count')]
+    runs = sum(value for key, value in found.items() if key.startswith('tutti_collective_run_seconds_count'))
+    assert len(late) == 3 and 0 < min(late) and max(late) <= runs, (late, runs)
+
+
+@test()
+def counters_only_grow(house):
+    house.train()
+    before = samples(house.scrape())
+    time.sleep(0.5)
+    after = samples(house.scrape())
+    grown = [k for k in before if '_total' in k or '_bucket' in k or k.endswith('_count')]
+    assert all(after[k] >= before[k] for k in grown if k in after)
+    key = 'tutti_collectives_total{result="ok"}'
+    assert after[key] > before[key]
+
+
+@test()
+def L6_a_replica_that_is_stopped_and_one_that_dies_are_named(house):
+    pids = house.train()
+    os.kill(pids[1], signal.SIGSTOP)
+    until(lambda: house.value('tutti_replica_up', rank='1') == 0, 'R1 is seen as stopped')
+    until(lambda: house.value('tutti_group_stalled') == 1, 'the group stands still')
+    until(lambda: house.value('tutti_replica_last_event_age_seconds', rank='1') > 1, 'its last event lies back')
+    os.kill(pids[1], signal.SIGKILL)
+    until(lambda: house.value('tutti_replica_lost', rank='1') == 1 or house.value('tutti_group_world_size') is None, 'R1 is lost')
+
+
+@test()
+def a_tuttid_that_is_gone_is_a_number_and_its_return_too(house):
+    assert house.value('tutti_up') == 1
+    house.tuttid.terminate()
+    house.tuttid.wait(WAIT_S)
+    assert house.value('tutti_up') == 0
+    assert house.value('tutti_sessions') is None
+    house.stack.enter_context(running(TUTTID, '--socket', house.socket, stdin=subprocess.DEVNULL))
+    until(lambda: house.value('tutti_up') == 1, 'tuttid is back')
+
+
+@test()
+def what_it_does_not_serve_it_says(house):
+    address = urllib.parse.urlparse(house.url).netloc
+
+    def ask(method, path):
+        connection = http.client.HTTPConnection(address, timeout=WAIT_S)
+        connection.request(method, path)
+        reply = connection.getresponse()
+        return reply.status, reply.read().decode()
+    assert ask('POST', '/metrics')[0] == 405
+    status, text = ask('GET', '/elsewhere')
+    assert status == 404 and '/metrics' in text
+    assert ask('GET', '/')[0] == 200
+    for where, word in (('0.0.0.0:0', 'loopback'), ('192.0.2.1:9479', 'loopback'), ('here', '127.0.0.1:9479'), ('unix:x', 'absolute'),
+                        ('127.0.0.1:99999', '127.0.0.1:9479'), (address, 'in use')):
+        done = subprocess.run([EXPORTER, '--listen', where], capture_output=True, text=True, timeout=WAIT_S, check=False)
+        assert done.returncode == 2 and word in done.stderr, (where, done)
+
+
+@test()
+def it_serves_a_unix_socket_and_what_a_service_manager_passes_on(house):
+    path = f'{house.folder}/exporter.sock'
+
+    def ask():
+        with socket.socket(socket.AF_UNIX) as s:
+            s.connect(path)
+            s.sendall(b'GET /metrics HTTP/1.0\r\n\r\n')
+            text = b''
+            while part := s.recv(65536):
+                text += part
+        return text.decode()
+    for _ in range(2):  # the second one finds what the first has left
+        with running(EXPORTER, '--listen', f'unix:{path}', '--socket', house.socket, stdout=subprocess.PIPE, text=True) as e:
+            assert path in e.stdout.readline()
+            assert os.stat(path).st_mode & 0o777 == 0o660
+            assert 'tutti_up 1\n' in ask()
+    os.unlink(path)
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(path)
+        listening.listen()
+        shell = f'exec 3<&{listening.fileno()}; export LISTEN_FDS=1 LISTEN_PID=$$; exec {EXPORTER} --socket {house.socket}'
+        with running('sh', '-c', shell, pass_fds=[listening.fileno()], stdout=subprocess.PIPE, text=True) as e:
+            assert path in e.stdout.readline()
+            assert 'tutti_up 1\n' in ask()
+
+
+@test(needs=['promtool'])
+def L6_promtool_finds_nothing_wrong(house):
+    house.train()
+    done = subprocess.run(['promtool', 'check', 'metrics'], input=house.scrape(), capture_output=True, text=True, timeout=WAIT_S,
+                          check=False)
+    assert done.returncode == 0 and not done.stderr.strip(), done
+    done = subprocess.run(['promtool', 'check', 'rules', ALERTS], capture_output=True, text=True, timeout=WAIT_S, check=False)
+    assert done.returncode == 0, done
+
+
+def start_prometheus(house):
+    """A Prometheus that scrapes the house each second with our rules; a function that tells which alerts fire."""
+    with socket.socket() as s:
+        s.bind(('127.0.0.1', 0))
+        port = s.getsockname()[1]
+    with open(f'{house.folder}/prometheus.yml', 'w', encoding='utf-8') as f:
+        f.write('global: {scrape_interval: 1s, evaluation_interval: 1s}\n'
+                f'rule_files: [{json.dumps(ALERTS)}]\n'
+                'scrape_configs:\n'
+                '  - job_name: tutti\n'
+                f'    static_configs: [{{targets: [{json.dumps(urllib.parse.urlparse(house.url).netloc)}]}}]\n')
+    house.stack.enter_context(running('prometheus', f'--config.file={house.folder}/prometheus.yml',
+                                      f'--storage.tsdb.path={house.folder}/data', f'--web.listen-address=127.0.0.1:{port}',
+                                      stderr=subprocess.DEVNULL))
+
+    def ask(path):
+        try:
+            with urllib.request.urlopen(f'http://127.0.0.1:{port}/api/v1/{path}', timeout=WAIT_S) as reply:
+                return json.load(reply)['data']
+        except OSError:
+            return None
+
+    def firing():
+        return {a['labels']['alertname']: a['labels'] for a in (ask('alerts') or {'alerts': []})['alerts']
+                if a['state'] == 'firing'}
+    until(lambda: (ask('query?query=tutti_up') or {'result': []})['result'], 'Prometheus has scraped')
+    return firing
+
+
+@test(needs=['prometheus'])
+def L6_alerts_fire_on_a_replica_that_is_stopped_and_on_one_that_dies(house):
+    pids = house.train()
+    firing = start_prometheus(house)
+    assert not firing(), firing()
+    begin = time.monotonic()
+    os.kill(pids[2], signal.SIGSTOP)
+    until(lambda: 'TuttiGroupStalled' in firing(), 'the alert fires', 100)  # promised within 10 s
+    print(f'# stalled: {time.monotonic() - begin:.1f} s after SIGSTOP (stall-warn 1 s, scraped each second)')
+    os.kill(pids[2], signal.SIGCONT)
+    until(lambda: 'TuttiGroupStalled' not in firing(), 'the alert ends', 100)
+
+
+def main():
+    print(f'1..{len(TESTS)}')
+    is_well = True
+    for number, (function, needs) in enumerate(TESTS, 1):
+        name = f'{number} - exporter: {function.__name__}'
+        missing = [program for program in needs if not shutil.which(program)]
+        if missing:
+            print(f'ok {name} # SKIP {missing[0]} is not installed (Debian: prometheus)', flush=True)
+            continue
+        with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
+            try:
+                function(House(folder, stack))
+                print(f'ok {name}', flush=True)
+            except AssertionError as error:
+                is_well = False
+                print(f'not ok {name}')
+                print('\n'.join(f'#   {line}' for line in str(error).splitlines()), flush=True)
+    return 0 if is_well else 1
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,338 @@
+/* Packs, rows by their indices, the self-test's pattern, and how launches are prepared. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/check.h"
+#include "cuda-kernels.h"
+#include "oracle.h"
+#include "unit.h"
+
+/* --- packs --- */
+
+#define N_PIECES   60
+#define ROOM_BYTES (1u << 20)
+
+static uint64_t random_state = 1;
+
+static uint64_t pick(uint64_t below) {
+        random_state = random_state * 6364136223846793005u + 1442695040888963407u;
+        return (random_state >> 33) % below;
+}
+
+/* Pieces of many sizes and alignments, some larger than a block takes, in any order behind each other. */
+static uint64_t lay_out(struct cuda_segment *segments, uint8_t *from, uint8_t *pack) {
+        uint64_t at = 0, packed = 0;
+        for (int i = 0; i < N_PIECES; i++) {
+                uint64_t n = i % 10 == 0 ? 20000 + pick(40000) : 1 + pick(600);
+                packed += i % 3 ? 0 : (16 - packed % 16) % 16; /* some on borders, some not */
+                at += i % 2 ? pick(7) : (16 - at % 16) % 16;
+                segments[i] = (struct cuda_segment){
+                        .from = address_of(from + at), .to = address_of(pack + packed), .n_bytes = n
+                };
+                at += n;
+                packed += n;
+        }
+        ck_assert_uint_le(at, ROOM_BYTES);
+        ck_assert_uint_le(packed, ROOM_BYTES);
+        return at;
+}
+
+static void move(struct cuda_segment *segments, uint32_t n_multiprocessors) {
+        struct cuda_launch l;
+        const struct cuda_move m = { .segments = segments,
+                .n_segments = N_PIECES,
+                .at = address_of(segments),
+                .n_multiprocessors = n_multiprocessors };
+        ck_assert_int_eq(cuda_move_prepare(&m, &l), 0);
+        run_launch(&l);
+}
+
+START_TEST(a_pack_holds_every_piece_and_gives_it_back) {
+        static uint8_t from[ROOM_BYTES] __attribute__((aligned(16))),
+                pack[ROOM_BYTES] __attribute__((aligned(16))), expected[ROOM_BYTES],
+                back[ROOM_BYTES] __attribute__((aligned(16)));
+        struct cuda_segment segments[N_PIECES];
+        for (uint32_t n = 1; n <= 3; n++) {
+                for (size_t i = 0; i < ROOM_BYTES; i++)
+                        from[i] = (uint8_t)pick(256);
+                memset(pack, 0xa5, ROOM_BYTES);
+                memset(expected, 0xa5, ROOM_BYTES);
+                memset(back, 0, ROOM_BYTES);
+                uint64_t n_bytes = lay_out(segments, from, pack);
+                for (int i = 0; i < N_PIECES; i++)
+                        memcpy(expected + (segments[i].to - address_of(pack)), (const void *)segments[i].from,
+                                segments[i].n_bytes);
+                move(segments, n);
+                ck_assert_mem_eq(pack, expected, ROOM_BYTES);
+                memcpy(expected, from, ROOM_BYTES);
+                memset(expected + n_bytes, 0, ROOM_BYTES - n_bytes);
+                memset(back, 0, ROOM_BYTES);
+                for (int i = 0; i < N_PIECES; i++) {
+                        uint64_t was_from = segments[i].from;
+                        segments[i].from = segments[i].to;
+                        segments[i].to = address_of(back) + (was_from - address_of(from));
+                }
+                move(segments, n);
+                for (int i = 0; i < N_PIECES; i++)
+                        ck_assert_mem_eq((const void *)segments[i].to,
+                                expected + (segments[i].to - address_of(back)), segments[i].n_bytes);
+        }
+}
+END_TEST
+
+START_TEST(an_empty_piece_is_refused) {
+        struct cuda_launch l;
+        struct cuda_segment segments[] = { { .n_bytes = 4 }, { .n_bytes = 0 } };
+        const struct cuda_move m = { .segments = segments, .n_segments = 2 };
+        ck_assert_int_eq(cuda_move_prepare(&m, &l), -EINVAL);
+        ck_assert_int_eq(cuda_move_prepare(&(struct cuda_move){ .segments = segments }, &l), -EINVAL);
+}
+END_TEST
+
+/* --- rows --- */
+
+#define N_ROWS       37
+#define N_COLUMNS    19
+#define N_TABLE_ROWS 11
+#define N_RANKS      3
+
+struct sparse {
+        uint8_t rows[N_RANKS][N_ROWS * N_COLUMNS * 16] __attribute__((aligned(16)));
+        int64_t indices[N_RANKS][N_ROWS];
+        int32_t narrow[N_RANKS][N_ROWS];
+        uint8_t sums[N_TABLE_ROWS * N_COLUMNS * 16] __attribute__((aligned(16)));
+        uint8_t got[N_TABLE_ROWS * N_COLUMNS * 16] __attribute__((aligned(16)));
+        struct cuda_count beyond;
+};
+
+static struct sparse sparse;
+
+static void fill_sparse(enum dtype dtype) {
+        memset(&sparse, 0, sizeof(sparse));
+        for (uint32_t r = 0; r < N_RANKS; r++) {
+                oracle_fill(dtype, sparse.rows[r], N_ROWS * N_COLUMNS, dtype * 10 + r);
+                for (int i = 0; i < N_ROWS; i++) {
+                        sparse.indices[r][i] =
+                                (int64_t)pick(N_TABLE_ROWS - 1); /* the last row is never hit */
+                        sparse.narrow[r][i] = (int32_t)sparse.indices[r][i];
+                }
+        }
+}
+
+static void scatter_add(enum dtype dtype, bool is_narrow) {
+        for (uint32_t r = 0; r < N_RANKS; r++) {
+                struct cuda_launch l;
+                const struct cuda_rows rows = { .dtype = dtype,
+                        .index_dtype = is_narrow ? DTYPE_I32 : DTYPE_I64,
+                        .table = address_of(sparse.sums),
+                        .rows = address_of(sparse.rows[r]),
+                        .indices = is_narrow ? address_of(sparse.narrow[r]) : address_of(sparse.indices[r]),
+                        .beyond = address_of(&sparse.beyond),
+                        .first_row = (uint64_t)r * N_ROWS,
+                        .n_table_rows = N_TABLE_ROWS,
+                        .n_columns = N_COLUMNS,
+                        .n_rows = N_ROWS,
+                        .n_multiprocessors = r + 1 };
+                ck_assert_int_eq(cuda_scatter_add_prepare(&rows, &l), 0);
+                run_launch(&l);
+        }
+}
+
+static void finish(enum op op, enum dtype dtype) {
+        uint64_t operands[] = { address_of(sparse.sums), address_of(sparse.got) };
+        struct cuda_step s = { .work = CUDA_FINISH,
+                .op = op,
+                .dtype = dtype,
+                .output_dtype = dtype,
+                .divisor = N_RANKS,
+                .count = N_TABLE_ROWS * N_COLUMNS,
+                .n_inputs = 1,
+                .n_outputs = 1,
+                .operands = operands,
+                .n_multiprocessors = 1 };
+        run_step(&s);
+}
+
+/* An element of the table as the oracle makes it: 0 and then all that goes there, in order. */
+static void expect_element(enum op op, enum dtype dtype, uint32_t row, uint32_t column, void *ret) {
+        static const uint8_t zero[16];
+        const void *inputs[1 + N_RANKS * N_ROWS] = { zero };
+        uint32_t n = 1;
+        for (uint32_t r = 0; r < N_RANKS; r++)
+                for (uint32_t i = 0; i < N_ROWS; i++)
+                        if (sparse.indices[r][i] == row)
+                                inputs[n++] = sparse.rows[r] + (i * N_COLUMNS + column) * dtype_bytes(dtype);
+        oracle_reduce(op, dtype, inputs, n, ret, 1, N_RANKS);
+}
+
+static void check_table(enum op op, enum dtype dtype) {
+        for (uint32_t k = 0; k < N_TABLE_ROWS * N_COLUMNS; k++) {
+                uint8_t expected[16];
+                const uint8_t *got = sparse.got + k * dtype_bytes(dtype);
+                expect_element(op, dtype, k / N_COLUMNS, k % N_COLUMNS, expected);
+                if (oracle_difference(dtype, got, expected, 1) >= 0)
+                        ck_abort_msg("%s %s: row %u, column %u is %s, not %s", op_name(op), dtype_name(dtype),
+                                k / N_COLUMNS, k % N_COLUMNS, oracle_show(dtype, got, 0),
+                                oracle_show(dtype, expected, 0));
+        }
+}
+
+START_TEST(P10_rows_are_added_in_rank_order_and_rounded_once) {
+        for (enum dtype dtype = DTYPE_U8; dtype < N_DTYPE; dtype++)
+                for (enum op op = OP_SUM; op <= OP_MEAN; op++) {
+                        if (dtype == DTYPE_BOOL || (op == OP_MEAN && dtype_is_integer(dtype)))
+                                continue;
+                        fill_sparse(dtype);
+                        scatter_add(dtype, dtype % 2);
+                        finish(op, dtype);
+                        check_table(op, dtype);
+                        ck_assert_uint_eq(sparse.beyond.n, 0);
+                }
+}
+END_TEST
+
+START_TEST(an_index_beyond_the_table_is_left_out_and_counted) {
+        fill_sparse(DTYPE_F32);
+        sparse.indices[1][5] = N_TABLE_ROWS;
+        sparse.indices[1][7] = -1;
+        sparse.indices[2][0] = INT64_MIN;
+        scatter_add(DTYPE_F32, false);
+        finish(OP_SUM, DTYPE_F32);
+        check_table(OP_SUM, DTYPE_F32);
+        ck_assert_uint_eq(sparse.beyond.n, 3);
+        ck_assert_uint_eq(cuda_count_first(&sparse.beyond), N_ROWS + 5);
+}
+END_TEST
+
+START_TEST(rows_are_gathered_by_their_indices) {
+        static uint8_t table[N_TABLE_ROWS * 33], rows[4 * 33], expected[4 * 33];
+        static const int32_t indices[] = { 10, 0, 11, 3 };
+        struct cuda_count beyond = { 0 };
+        struct cuda_launch l;
+        for (size_t i = 0; i < sizeof(table); i++)
+                table[i] = (uint8_t)(i * 7);
+        memset(rows, 0xa5, sizeof(rows));
+        memset(expected, 0xa5, sizeof(expected));
+        for (int i = 0; i < 4; i++)
+                if (indices[i] < N_TABLE_ROWS)
+                        memcpy(expected + (size_t)i * 33, table + (size_t)indices[i] * 33, 33);
+        const struct cuda_rows r = { .dtype = DTYPE_U8,
+                .index_dtype = DTYPE_I32,
+                .table = address_of(table),
+                .rows = address_of(rows),
+                .indices = address_of(indices),
+                .beyond = address_of(&beyond),
+                .n_table_rows = N_TABLE_ROWS,
+                .n_columns = 33,
+                .n_rows = 4 };
+        ck_assert_int_eq(cuda_gather_prepare(&r, &l), 0);
+        run_launch(&l);
+        ck_assert_mem_eq(rows, expected, sizeof(rows));
+        ck_assert_uint_eq(beyond.n, 1);
+        ck_assert_uint_eq(cuda_count_first(&beyond), 2);
+}
+END_TEST
+
+/* --- the pattern --- */
+
+START_TEST(D17_a_pattern_shows_what_was_lost_or_moved) {
+        static uint64_t words[5000];
+        struct cuda_count wrong = { 0 };
+        struct cuda_pattern p = { .at = address_of(words),
+                .n_words = ARRAY_SIZE(words),
+                .seed = 7,
+                .wrong = address_of(&wrong),
+                .n_multiprocessors = 1 };
+        struct cuda_launch fill, verify;
+        ck_assert_int_eq(cuda_fill_prepare(&p, &fill), 0);
+        ck_assert_int_eq(cuda_verify_prepare(&p, &verify), 0);
+        run_launch(&fill);
+        run_launch(&verify);
+        ck_assert_uint_eq(wrong.n, 0);
+        words[4321] ^= 1u << 17;
+        uint64_t first = words[10];
+        words[10] = words[11];
+        words[11] = first;
+        run_launch(&verify);
+        ck_assert_uint_eq(wrong.n, 3);
+        ck_assert_uint_eq(cuda_count_first(&wrong), 10);
+        p.seed = 8;
+        wrong = (struct cuda_count){ 0 };
+        ck_assert_int_eq(cuda_verify_prepare(&p, &verify), 0);
+        run_launch(&verify);
+        ck_assert_uint_eq(wrong.n, ARRAY_SIZE(words));
+}
+END_TEST
+
+/* --- how launches are prepared --- */
+
+static struct cuda_step step_of(enum op op, enum dtype dtype, const uint64_t *operands) {
+        return (struct cuda_step){ .op = op,
+                .dtype = dtype,
+                .output_dtype = dtype,
+                .divisor = 1,
+                .count = 1000,
+                .n_inputs = 1,
+                .n_outputs = 1,
+                .operands = operands,
+                .n_multiprocessors = 4 };
+}
+
+START_TEST(D3_what_nobody_can_do_has_no_kernel) {
+        struct cuda_launch l[CUDA_STEP_LAUNCHES];
+        static const uint64_t operands[] = { 4096, 8192 };
+        for (enum dtype dtype = DTYPE_UNSPECIFIED; dtype < N_DTYPE; dtype++)
+                for (enum op op = OP_UNSPECIFIED; op < N_OP; op++) {
+                        struct cuda_step s = step_of(op, dtype, operands);
+                        bool is_mean = op == OP_MEAN && dtype_is_integer(dtype);
+                        int expected = is_mean || op_is_supported(op, dtype) ? 1 : -EINVAL;
+                        ck_assert_int_eq(cuda_step_prepare(&s, l), expected);
+                }
+        struct cuda_step s = step_of(OP_MEAN, DTYPE_F32, operands);
+        s.divisor = 0;
+        ck_assert_int_eq(cuda_step_prepare(&s, l), -EINVAL);
+        s.divisor = 1;
+        s.n_inputs = 0;
+        ck_assert_int_eq(cuda_step_prepare(&s, l), -EINVAL);
+        s = step_of(OP_PROD, DTYPE_F32, operands);
+        s.weights = (const double[]){ 1 };
+        ck_assert_int_eq(cuda_step_prepare(&s, l), -EINVAL);
+}
+END_TEST
+
+START_TEST(P14_counts_beyond_31_bits_are_prepared) {
+        struct cuda_launch l[CUDA_STEP_LAUNCHES];
+        static const uint64_t operands[] = { 4096, 8192 };
+        struct cuda_step s = step_of(OP_SUM, DTYPE_U8, operands);
+        s.count = UINT64_C(5) << 32;
+        ck_assert_int_eq(cuda_step_prepare(&s, l), 1);
+        ck_assert_uint_eq(l[0].args.elements.count, UINT64_C(5) << 32);
+        ck_assert_uint_eq(l[0].grid[0], 4 * 8); /* and go round */
+        ck_assert_uint_eq(l[0].args.elements.has_vectors, 1);
+        s.operands = (const uint64_t[]){ 4096, 8193 };
+        ck_assert_int_eq(cuda_step_prepare(&s, l), 1);
+        ck_assert_uint_eq(l[0].args.elements.has_vectors, 0);
+        s.count = 1;
+        ck_assert_int_eq(cuda_step_prepare(&s, l), 1);
+        ck_assert_uint_eq(l[0].grid[0], 1);
+}
+END_TEST
+
+/* Up to 32 replicas all goes with the launch. */
+START_TEST(few_operands_need_no_table) {
+        uint64_t operands[2048] = { 0 };
+        struct cuda_step s = step_of(OP_SUM, DTYPE_F32, operands);
+        s.n_inputs = s.n_outputs = 32;
+        ck_assert_uint_eq(cuda_step_table_bytes(&s), 0);
+        s.n_inputs = s.n_outputs = 1024;
+        ck_assert_uint_eq(cuda_step_table_bytes(&s), 2048 * sizeof(uint64_t));
+        s.weights = (const double[]){ 1 };
+        ck_assert_uint_eq(cuda_step_table_bytes(&s), 3072 * sizeof(uint64_t));
+}
+END_TEST
+
+UNIT_MAIN("cuda-memory-kernels", 60, a_pack_holds_every_piece_and_gives_it_back, an_empty_piece_is_refused,
+        P10_rows_are_added_in_rank_order_and_rounded_once, an_index_beyond_the_table_is_left_out_and_counted,
+        rows_are_gathered_by_their_indices, D17_a_pattern_shows_what_was_lost_or_moved,
+        D3_what_nobody_can_do_has_no_kernel, P14_counts_beyond_31_bits_are_prepared,
+        few_operands_need_no_table)
