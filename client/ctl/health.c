@@ -114,6 +114,7 @@ static bool find_in_row(const struct health_view *v, const struct tutti_row *row
         case TUTTI_ROW_PENDING:
         case TUTTI_ROW_STATS:
         case TUTTI_ROW_RECORD:
+        case TUTTI_ROW_PLAN:
         case TUTTI_ROW_RESULT: return false;
         }
         return false;

@@ -39,7 +39,7 @@ enum access { ACCESS_UNSPECIFIED, ACCESS_IN, ACCESS_OUT, ACCESS_INOUT };
 enum on_death { ON_DEATH_UNSPECIFIED, ON_DEATH_FAIL, ON_DEATH_SHRINK };
 enum on_leave { ON_LEAVE_UNSPECIFIED, ON_LEAVE_CONTRIBUTORS, ON_LEAVE_ZERO_FILL };
 enum buffer_kind { BUFFER_KIND_UNSPECIFIED, BUFFER_KIND_MEMFD, BUFFER_KIND_CUDA_VMM, BUFFER_KIND_CUDA_IPC };
-enum what { WHAT_UNSPECIFIED, WHAT_STATUS, WHAT_GROUPS, WHAT_STATS, WHAT_DUMP, WHAT_QUOTA };
+enum what { WHAT_UNSPECIFIED, WHAT_STATUS, WHAT_GROUPS, WHAT_STATS, WHAT_DUMP, WHAT_QUOTA, WHAT_PLAN };
 
 enum request_type {
         REQUEST_NONE,
@@ -141,6 +141,9 @@ struct msg_query {
         const char *job, *group;
         bool has_user; /* about another user than the asker */
         uint32_t user;
+        bool has_shape; /* WHAT_PLAN */
+        struct msg_submit shape;
+        uint32_t world_size;
 };
 
 struct request {
@@ -207,6 +210,7 @@ enum row_type {
         ROW_FALLBACK,
         ROW_QUOTA,
         ROW_RESULT,
+        ROW_PLAN,
 };
 
 struct row_daemon {
@@ -293,6 +297,12 @@ struct row_quota {
         uint64_t used, limit;
 };
 
+struct row_plan {
+        const char *algorithm, *order, *device, *why, *fallback, *text;
+        uint32_t n_steps, n_phases;
+        uint64_t scratch_bytes, moved_bytes;
+};
+
 #define MAX_ROW_HOLDERS 8
 
 struct row_holder {
@@ -322,6 +332,7 @@ struct row {
                 struct row_fallback fallback;
                 struct row_quota quota;
                 struct row_result result;
+                struct row_plan plan;
         };
 };
 
