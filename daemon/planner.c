@@ -8,7 +8,7 @@
 #include <string.h>
 #include "planner-overlap.h"
 
-static const struct algorithm *const algorithms[] = { &algorithm_one_device };
+static const struct algorithm *const algorithms[] = { &algorithm_one_device, &algorithm_collect };
 
 struct planner {
         uint32_t n_devices;

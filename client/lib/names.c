@@ -116,6 +116,8 @@ SAME(TUTTI_KIND_REDUCE, KIND_REDUCE);
 SAME(TUTTI_KIND_BROADCAST, KIND_BROADCAST);
 SAME(TUTTI_KIND_BATCH_REDUCE, KIND_BATCH_REDUCE);
 SAME(TUTTI_KIND_BARRIER, KIND_BARRIER);
+SAME(TUTTI_KIND_MERGE_CALL, KIND_MERGE_CALL);
+SAME(TUTTI_KIND_MERGE_RESULT, KIND_MERGE_RESULT);
 
 SAME(TUTTI_ROW_NONE, ROW_NONE);
 SAME(TUTTI_ROW_DAEMON, ROW_DAEMON);
@@ -180,6 +182,14 @@ void tutti_join_args_init(struct tutti_join_args *args) {
 
 void tutti_object_args_init(struct tutti_object_args *args) {
         *args = TUTTI_OBJECT(.name = NULL);
+}
+
+void tutti_merge_args_init(struct tutti_merge_args *args) {
+        *args = TUTTI_MERGE(.key = NULL);
+}
+
+void tutti_reduce_with_args_init(struct tutti_reduce_with_args *args) {
+        *args = TUTTI_REDUCE_WITH(.key = NULL);
 }
 
 void tutti_value_init(struct tutti_value *value) {

@@ -38,3 +38,5 @@ struct algorithm {
 /* Every input in place, one fused pass in rank order on one device, the result written once to each
  * destination. */
 extern const struct algorithm algorithm_one_device;
+/* A merge_call: every input is copied into its rank's part of the result object. */
+extern const struct algorithm algorithm_collect;

@@ -153,7 +153,7 @@ static int build_broadcast(const struct problem *problem, uint32_t e, struct pla
 }
 
 static int one_device_build(const struct problem *problem, struct plan *plan) {
-        bool is_broadcast = problem->signature->kind == KIND_BROADCAST;
+        bool is_broadcast = kind_has_root(problem->signature->kind);
 
         plan->algorithm = algorithm_one_device.name;
         plan->order = ORDER_RANK;
@@ -171,7 +171,8 @@ static bool one_device_eligible(const struct problem *problem) {
         case KIND_REDUCE:
         case KIND_BATCH_REDUCE:
         case KIND_BARRIER: return true;
-        case KIND_BROADCAST: return index_of_rank(problem, problem->signature->root) != NO_INDEX;
+        case KIND_BROADCAST:
+        case KIND_MERGE_RESULT: return index_of_rank(problem, problem->signature->root) != NO_INDEX;
         case KIND_UNSPECIFIED:
         case KIND_GATHER:
         case KIND_REDUCE_SCATTER:

@@ -102,6 +102,7 @@ struct msg_submit {
         bool more;
         enum status refused;
         enum field refused_field;
+        const char *refused_detail; /* NULL, or in which words */
 };
 
 struct msg_abort {
