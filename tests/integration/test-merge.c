@@ -102,7 +102,7 @@ static void merge_often(struct replica *me) {
         }
 }
 
-START_TEST(C6_one_function_runs_once_over_all_values_on_1_2_3_4_5_7_8_replicas) {
+START_TEST(one_function_runs_once_over_all_values_on_1_2_3_4_5_7_8_replicas) {
         static const uint32_t sizes[] = { 1, 2, 3, 4, 5, 7, 8 };
         for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++)
                 replicas_run(sizes[i], merge_often);
@@ -153,7 +153,7 @@ static void merge_many(struct replica *me) {
         ck_assert_int_eq(n_runs, me->rank == 0 ? 2 : 0);
 }
 
-START_TEST(C6_values_of_any_kind_and_number_are_seen) {
+START_TEST(values_of_any_kind_and_number_are_seen) {
         replicas_run(3, merge_many);
 }
 END_TEST
@@ -183,7 +183,7 @@ static void take_median(struct replica *me) {
         floats_expect(&f, 1);
 }
 
-START_TEST(C6_a_callers_accumulation_function_reduces) {
+START_TEST(a_callers_accumulation_function_reduces) {
         replicas_run(3, take_median);
 }
 END_TEST
@@ -287,7 +287,7 @@ static void call_unequally(struct replica *me) {
         expect_in(tutti_error(), "barrier");
 }
 
-START_TEST(C6_unequal_numbers_of_calls_end_for_all) {
+START_TEST(unequal_numbers_of_calls_end_for_all) {
         replicas_run(3, call_unequally);
 }
 END_TEST
@@ -542,12 +542,12 @@ START_TEST(P6_a_function_that_takes_long_is_reported_with_who_runs_it) {
 }
 END_TEST
 
-UNIT_MAIN("merge", 60, C6_one_function_runs_once_over_all_values_on_1_2_3_4_5_7_8_replicas,
-        C6_values_of_any_kind_and_number_are_seen, C6_a_callers_accumulation_function_reduces,
+UNIT_MAIN("merge", 60, one_function_runs_once_over_all_values_on_1_2_3_4_5_7_8_replicas,
+        values_of_any_kind_and_number_are_seen, a_callers_accumulation_function_reduces,
         TE1_a_function_that_fails_fails_for_all_with_its_words,
         TE6_a_call_from_a_merge_function_of_the_same_group_is_refused,
         TE2_other_tags_numbers_and_shapes_are_told_to_all_before_it_runs,
-        C6_unequal_numbers_of_calls_end_for_all, P6_a_deadline_ends_it_while_they_gather_and_while_it_runs,
+        unequal_numbers_of_calls_end_for_all, P6_a_deadline_ends_it_while_they_gather_and_while_it_runs,
         P8_an_abort_ends_it_while_it_runs, P8_an_abort_ends_it_while_they_gather,
         P5_one_that_dies_while_they_gather_is_named, P5_the_elected_dies_or_leaves_while_it_runs,
         P5_another_dies_while_it_runs, P6_a_function_that_takes_long_is_reported_with_who_runs_it)

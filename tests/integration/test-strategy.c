@@ -24,16 +24,20 @@ static const struct shape shapes[] = { { 1, 1 }, { 1, 2 }, { 2, 1 }, { 3, 1 }, {
                         tutti_status_name(wanted), tutti_strategy_error());                                  \
         } while (0)
 
-static struct tutti_strategy *strategy_in(struct replica *me, uint32_t n_local) {
+static struct tutti_strategy *strategy_named(struct replica *me, const char *group, uint32_t n_local) {
         struct tutti_strategy *s = NULL;
         replica_open(me);
         expect_said(tutti_strategy_open(me->t,
-                            &TUTTI_STRATEGY(.group = "train", .job = "test", .n_local = n_local,
+                            &TUTTI_STRATEGY(.group = group, .job = "test", .n_local = n_local,
                                     .rank = (int32_t)(me->rank * n_local),
                                     .world_size = (int32_t)(me->n * n_local), .timeout = 20),
                             &s),
                 TUTTI_OK);
         return s;
+}
+
+static struct tutti_strategy *strategy_in(struct replica *me, uint32_t n_local) {
+        return strategy_named(me, "train", n_local);
 }
 
 static void replicas_run_with(struct host *h, const struct shape *shape, void (*body)(struct replica *me)) {
@@ -488,7 +492,7 @@ static void read_sums(struct replica *me) {
         tutti_strategy_close(s);
 }
 
-START_TEST(C9_variables_on_read_are_each_replicas_own_until_they_are_read) {
+START_TEST(variables_on_read_are_each_replicas_own_until_they_are_read) {
         run_in_all_shapes(read_sums, 1);
 }
 END_TEST
@@ -500,7 +504,8 @@ static void keep_total(struct replica *me) {
                 int64_t saved;
         } worlds[] = { { 1, 1000003 }, { 3, -17 }, { 7, 1000003 }, { 8, 5 }, { 2, -1 } };
         for (size_t w = 0; w < sizeof(worlds) / sizeof(*worlds); w++) {
-                struct tutti_strategy *s = strategy_in(me, worlds[w].n_local);
+                const char group[] = { 'g', (char)('0' + w), '\0' };
+                struct tutti_strategy *s = strategy_named(me, group, worlds[w].n_local);
                 struct tutti_variable *v = NULL;
                 int64_t total = 0, again;
                 expect_said(tutti_variable_new(s,
@@ -520,7 +525,7 @@ static void keep_total(struct replica *me) {
         }
 }
 
-START_TEST(C9_a_restored_sum_is_the_saved_one_in_any_number_of_replicas) {
+START_TEST(a_restored_sum_is_the_saved_one_in_any_number_of_replicas) {
         replicas_run(1, keep_total);
         replicas_run(2, keep_total);
 }
@@ -582,7 +587,7 @@ static void look_around(struct replica *me) {
         tutti_strategy_close(s);
 }
 
-START_TEST(C9_variables_know_their_strategy_and_each_context_its_calls) {
+START_TEST(variables_know_their_strategy_and_each_context_its_calls) {
         replicas_run(1, look_around);
 }
 END_TEST
@@ -606,7 +611,7 @@ static void shard(struct replica *me) {
         tutti_strategy_close(s);
 }
 
-START_TEST(C9_shards_hold_each_row_once) {
+START_TEST(shards_hold_each_row_once) {
         run_in_all_shapes(shard, 1);
 }
 END_TEST
@@ -616,6 +621,6 @@ UNIT_MAIN("strategy", 120, TE1_a_failure_anywhere_ends_the_run_for_all_and_the_n
         TE5_TE7_a_run_calls_each_replica_once_with_its_id, TE8_mirrored_variables_in_both_contexts,
         TE10_a_step_counted_by_every_replica_counts_once, TE11_ten_steps_of_descent_bring_the_error_down,
         TE12_reduce_to_batch_reduce_to_and_broadcast_to,
-        C9_variables_on_read_are_each_replicas_own_until_they_are_read,
-        C9_a_restored_sum_is_the_saved_one_in_any_number_of_replicas,
-        C9_variables_know_their_strategy_and_each_context_its_calls, C9_shards_hold_each_row_once)
+        variables_on_read_are_each_replicas_own_until_they_are_read,
+        a_restored_sum_is_the_saved_one_in_any_number_of_replicas,
+        variables_know_their_strategy_and_each_context_its_calls, shards_hold_each_row_once)
