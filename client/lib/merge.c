@@ -34,6 +34,14 @@ struct tutti_merge {
         void *memory;
 };
 
+void tutti_merge_args_init(struct tutti_merge_args *args) {
+        *args = TUTTI_MERGE(.key = NULL);
+}
+
+void tutti_reduce_with_args_init(struct tutti_reduce_with_args *args) {
+        *args = TUTTI_REDUCE_WITH(.key = NULL);
+}
+
 /* Of the merge function that this thread runs; NULL: it runs none. */
 static _Thread_local const struct tutti_group *merging;
 

@@ -8,6 +8,7 @@
  * nothing of functions, and what ends a meeting ends a call. */
 #pragma once
 
+#include <tutti/merge.h>
 #include "lib/group.h"
 #include "model/signature.h"
 

@@ -184,14 +184,6 @@ void tutti_object_args_init(struct tutti_object_args *args) {
         *args = TUTTI_OBJECT(.name = NULL);
 }
 
-void tutti_merge_args_init(struct tutti_merge_args *args) {
-        *args = TUTTI_MERGE(.key = NULL);
-}
-
-void tutti_reduce_with_args_init(struct tutti_reduce_with_args *args) {
-        *args = TUTTI_REDUCE_WITH(.key = NULL);
-}
-
 void tutti_value_init(struct tutti_value *value) {
         *value = TUTTI_VALUE(.buffer = NULL);
 }

@@ -3,7 +3,9 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <tutti/merge.h>
 #include "meeting.h"
+#include "program.h"
 
 #define N 1000
 
@@ -537,6 +539,11 @@ START_TEST(P6_a_function_that_takes_long_is_reported_with_who_runs_it) {
                 seconds_sleep(0.1);
         expect_in(host_log(h), "STALLED: \"k\"");
         expect_in(host_log(h), "R0 runs the merge function");
+        struct program p;
+        program_run(
+                (const char *[]){ program_tuttictl(), "status", "--socket", host_socket(h), NULL }, 10, &p);
+        expect_in(p.out, "the merge function runs on R0");
+        program_deinit(&p);
         replica_tell(r[0], "return");
         replicas_end(h, r, 2);
 }

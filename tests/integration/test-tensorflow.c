@@ -1,6 +1,7 @@
 /* What the tests of tf.distribute's utilities (TC) and of its collective runtime (TD) assert, with their
  * numbers; where a promise of ours differs, the promise. Gathering stands on merge_call here. */
 #include <string.h>
+#include <tutti/merge.h>
 #include "meeting.h"
 
 static struct tutti_value matrix(float *f, uint64_t rows, uint64_t columns) {

@@ -21,7 +21,7 @@
 #ifndef TUTTI_STRATEGY_H
 #define TUTTI_STRATEGY_H
 
-#include <tutti/tutti.h>
+#include <tutti/merge.h>
 
 #ifdef __cplusplus
 extern "C" {
