@@ -124,7 +124,8 @@ static enum status check_root(
         return status;
 }
 
-/* The replica that ran the merge function is gone: nobody is at fault, and every other half finds the same. */
+/* The replica that ran the merge function is gone: nobody is at fault, and every other half finds the same.
+ */
 static enum status refuse_bereft(
         const struct arrival *a, const struct half *half, uint64_t now_ns, struct error *err) {
         (void)debt_pay(a->circle, &a->lookup, &half->key, a->member->rank, now_ns, NULL);

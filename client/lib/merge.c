@@ -31,6 +31,7 @@ struct tutti_merge {
         uint32_t elected;
         char why[WHY_BYTES];
         char tag[MAX_TAG_BYTES + 1];
+        struct tutti_options options; /* of the meeting at hand */
         void *memory;
 };
 
@@ -197,10 +198,10 @@ static enum tutti_status fail(const struct tutti_merge *m, struct tutti_work *w,
 }
 
 /* Submits and waits; *ret_done is what is known of it when it has ended with OK. */
-static enum tutti_status meet(const struct tutti_merge *m, struct half *h, struct msg_done *ret_done) {
-        struct tutti_options options = TUTTI_OPTIONS(.timeout = time_left(m));
+static enum tutti_status meet(struct tutti_merge *m, struct half *h, struct msg_done *ret_done) {
         struct tutti_work *w;
-        h->options = &options;
+        m->options = TUTTI_OPTIONS(.timeout = time_left(m));
+        h->options = &m->options;
         enum tutti_status status = submit(h, NULL, &w);
         if (status != TUTTI_OK)
                 return status;
