@@ -294,6 +294,38 @@ START_TEST(unequal_numbers_of_calls_end_for_all) {
 }
 END_TEST
 
+/* Four values of 4,000 bytes are more than a user may have there: all hear which limit it is, and a smaller
+ * call works. */
+static void ask_too_much(struct replica *me) {
+        struct bundle b;
+        struct tutti_group *g = join_train(me, TUTTI_FAIL);
+        bundle_init(&b, me, g);
+        enum tutti_status status = call(&b, g, "large");
+        if (status == TUTTI_EXPIRED)
+                status = tutti_error_info()->cause;
+        ck_assert_msg(status == TUTTI_QUOTA || status == TUTTI_PEER_REFUSED, "%s", tutti_error());
+        expect_in(tutti_error(), "result-bytes");
+        expect_untouched(&b);
+        expect_status(tutti_barrier(g, "meet"), TUTTI_OK);
+        struct tutti_merge_args args = bundle_args(&b, "small");
+        args.n_inputs = 0;
+        args.n_outputs = 0;
+        int n_runs = 0;
+        args.fn = do_nothing;
+        args.userdata = &n_runs;
+        expect_status(tutti_merge_call(g, &args), TUTTI_OK);
+        ck_assert_int_eq(n_runs, me->rank == 0);
+}
+
+START_TEST(P18_values_beyond_the_users_limit_are_refused_for_all) {
+        board_init();
+        struct host *h = host_start((const char *[]){ "--set", "quota.result-bytes=12 KiB", NULL });
+        run_replicas(h, 4, ask_too_much, NULL);
+        host_expect_counters_zero(h);
+        host_stop(h);
+}
+END_TEST
+
 /* --- deadlines and aborts at each stage --- */
 
 static void time_out(struct replica *me) {
@@ -554,7 +586,8 @@ UNIT_MAIN("merge", 60, one_function_runs_once_over_all_values_on_1_2_3_4_5_7_8_r
         TE1_a_function_that_fails_fails_for_all_with_its_words,
         TE6_a_call_from_a_merge_function_of_the_same_group_is_refused,
         TE2_other_tags_numbers_and_shapes_are_told_to_all_before_it_runs,
-        unequal_numbers_of_calls_end_for_all, P6_a_deadline_ends_it_while_they_gather_and_while_it_runs,
-        P8_an_abort_ends_it_while_it_runs, P8_an_abort_ends_it_while_they_gather,
-        P5_one_that_dies_while_they_gather_is_named, P5_the_elected_dies_or_leaves_while_it_runs,
-        P5_another_dies_while_it_runs, P6_a_function_that_takes_long_is_reported_with_who_runs_it)
+        P18_values_beyond_the_users_limit_are_refused_for_all, unequal_numbers_of_calls_end_for_all,
+        P6_a_deadline_ends_it_while_they_gather_and_while_it_runs, P8_an_abort_ends_it_while_it_runs,
+        P8_an_abort_ends_it_while_they_gather, P5_one_that_dies_while_they_gather_is_named,
+        P5_the_elected_dies_or_leaves_while_it_runs, P5_another_dies_while_it_runs,
+        P6_a_function_that_takes_long_is_reported_with_who_runs_it)

@@ -28,7 +28,8 @@ extern "C" {
  * (TIMEOUT; the elected one, when its function has returned, gets EXPIRED), tutti_abort of the key, the loss
  * or the leaving of the elected replica (REPLICA_LOST), and in a group with TUTTI_FAIL that of any member.
  * tutti_busy in the function stops the clocks of default deadlines. When it fails, all get ABORTED, with the
- * elected rank and what it said. Outputs are written in the end by all or, other than OK, by none. */
+ * elected rank and what it said. Its key is in use until it returns. Outputs are written in the end by all
+ * or, other than OK, by none. */
 struct tutti_merge; /* what the function sees */
 
 /* TUTTI_OK, or anything else: it has failed, for all (say why with tutti_merge_fail). It may use other
