@@ -249,7 +249,7 @@ static void fill_collect(struct tutti_merge *m) {
 }
 
 static enum tutti_status collect(struct tutti_merge *m) {
-        struct msg_done done;
+        struct msg_done done = { 0 };
         uint64_t n_bytes = lay_out(m);
         if (n_bytes == 0)
                 return refuse_call(m, STATUS_LIMIT, "the inputs have more bytes than can be counted");
@@ -271,7 +271,7 @@ static enum tutti_status collect(struct tutti_merge *m) {
         if (status != TUTTI_OK)
                 return status;
         m->ranks = ranks_show(&done.contributors);
-        while (!tutti_ranks_has(&m->ranks, m->elected))
+        while (m->elected < m->g->world_size && !tutti_ranks_has(&m->ranks, m->elected))
                 m->elected++;
         m->slot = tutti_object_data(m->object, done.slot);
         m->is_collected = true;

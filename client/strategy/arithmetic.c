@@ -56,7 +56,7 @@ enum tutti_status change_elements(
                 memcpy(dst, src, count * tutti_dtype_bytes(dtype));
                 return TUTTI_OK;
         }
-        if ((unsigned int)dtype >= sizeof(verbs) / sizeof(*verbs) || !verbs[dtype].add)
+        if ((unsigned int)dtype >= sizeof(verbs) / sizeof(*verbs) || !verbs[dtype].add || !verbs[dtype].sub)
                 return refuse(dtype, "adding");
         (change == TUTTI_ASSIGN_ADD ? verbs[dtype].add : verbs[dtype].sub)(dst, src, count);
         return TUTTI_OK;
@@ -95,12 +95,14 @@ enum tutti_status fill_elements(enum tutti_dtype dtype, uint64_t count, void *ds
 #define FILL_ROW(name, type, wide) [name] = fill_##type,
                 NUMBERS(FILL_ROW)
         };
-        if ((unsigned int)dtype >= sizeof(fills) / sizeof(*fills) || !fills[dtype])
+        void (*fill)(void *dst, uint64_t n, double literal) =
+                (unsigned int)dtype < sizeof(fills) / sizeof(*fills) ? fills[dtype] : NULL;
+        if (!fill)
                 return refuse(dtype, "a literal");
         if (!fits(dtype, literal))
                 return say(TUTTI_INVALID, "the literal %g is not in the range of %s", literal,
                         tutti_dtype_name(dtype));
-        fills[dtype](dst, count, literal);
+        fill(dst, count, literal);
         return TUTTI_OK;
 }
 
