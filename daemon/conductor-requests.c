@@ -41,7 +41,8 @@ static uint64_t extent_at(const struct entry *e, const struct place *place) {
 
 /* Takes a lease on every place that this replica reads or writes. */
 static enum status conductor_lease_entry(
-        struct conductor *c, struct half *half, struct entry *e, uint32_t rank) {
+        struct conductor *c, struct half *half, struct entry *e, const struct half_view *v) {
+        uint32_t rank = v->rank;
         if (signature_reads(&half->signature, rank)) {
                 enum status status = buffer_lease(c->house.buffers, half->session, &e->input, BUFFER_READ,
                         extent_at(e, &e->input), dtype_bytes(e->dtype), &c->error);
@@ -53,7 +54,7 @@ static enum status conductor_lease_entry(
                 e->output.lease = NULL; /* it gets one of its own */
         }
         if (e->output.result != 0)
-                return conductor_use_result(c, half, e, rank);
+                return conductor_use_result(c, half, e, v);
         if (e->output.buffer != 0 && entry_has_destination(e, rank))
                 return buffer_lease(c->house.buffers, half->session, &e->output, BUFFER_WRITE,
                         extent_at(e, &e->output), dtype_bytes(entry_output_dtype(e)), &c->error);
@@ -74,11 +75,14 @@ static enum status conductor_check_entries(
                 status = signature_check_entry(v, i);
                 if (status != STATUS_OK)
                         break;
-                status = conductor_lease_entry(c, half, &half->entries[i], v->rank);
+                status = conductor_lease_entry(c, half, &half->entries[i], v);
                 half_note_device(half, &half->entries[i].input);
                 half_note_device(half, &half->entries[i].output);
                 if (status != STATUS_OK)
-                        c->error.entry = half->signature.kind == KIND_BATCH_REDUCE ? (int32_t)i : -1;
+                        c->error.entry =
+                                half->signature.n_entries > 1 || half->signature.kind == KIND_BATCH_REDUCE
+                                        ? (int32_t)i
+                                        : -1;
         }
         if (status == STATUS_OK && half->n_checked == half->signature.n_entries)
                 status = conductor_use_signal(c, half);
@@ -211,8 +215,10 @@ static enum status conductor_check_ask(struct conductor *c, const struct msg_sub
                 return error_set(&c->error, STATUS_INVALID, FIELD_KEY,
                         "the key is missing, empty or longer than %d bytes", MAX_KEY_BYTES);
         if (ask->refused != STATUS_OK)
-                return error_set(
-                        &c->error, ask->refused, ask->refused_field, "refused by the caller's own library");
+                return error_set(&c->error, ask->refused, ask->refused_field, "%s",
+                        ask->refused_detail && ask->refused_detail[0]
+                                ? ask->refused_detail
+                                : "refused by the caller's own library");
         if (ask->signature.n_entries > MAX_ENTRIES)
                 return error_set(&c->error, STATUS_LIMIT, FIELD_ENTRIES,
                         "%u entries; the limit is %d: use several batches", ask->signature.n_entries,

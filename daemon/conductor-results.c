@@ -83,10 +83,22 @@ static struct result_user user_of(const struct half *half, uint32_t rank) {
         return (struct result_user){ .session = half->session, .membership = half->membership, .rank = rank };
 }
 
-enum status conductor_use_result(struct conductor *c, struct half *half, struct entry *e, uint32_t rank) {
-        const struct result_user user = user_of(half, rank);
-        uint64_t count;
+/* Elements of the slot that an output takes; UINT64_MAX: more than can be counted. */
+static uint64_t extent_in_slot(const struct half_view *v, const struct entry *e) {
+        uint64_t count, n_bytes;
         CHECK(entry_count(e, &count)); /* its half's check has seen to that */
+        if (v->signature->kind != KIND_MERGE_CALL || count == 0)
+                return count;
+        if (__builtin_mul_overflow(entry_part_bytes(e), (uint64_t)(v->world_size - 1), &n_bytes) ||
+                __builtin_add_overflow(count, n_bytes / dtype_bytes(e->dtype), &count))
+                return UINT64_MAX;
+        return count;
+}
+
+enum status conductor_use_result(
+        struct conductor *c, struct half *half, struct entry *e, const struct half_view *v) {
+        const struct result_user user = user_of(half, v->rank);
+        uint64_t count = extent_in_slot(v, e);
         enum status status = result_use(
                 c->house.results, &user, &e->output, count, dtype_bytes(entry_output_dtype(e)), &c->error);
         if (status != STATUS_OK)

@@ -263,6 +263,9 @@ static void conductor_report_stall(struct conductor *c, const struct group *g) {
                         err->replicas[i].pid, process_state_name(err->replicas[i].state),
                         err->replicas[i].busy[0] ? ", busy: " : "", err->replicas[i].busy);
         text_add(&t, "%s", err->n_replicas ? ")" : "");
+        const struct signature *first = &m->halves[rankset_next(&m->have, 0)]->signature;
+        if (first->kind == KIND_MERGE_RESULT && rankset_has(&err->missing, first->root))
+                text_add(&t, "; R%u runs the merge function", first->root);
         log_warning("%s", text);
 }
 

@@ -5,7 +5,7 @@
 #include "algorithms/places.h"
 
 static const struct algorithm *const algorithms[] = {
-        &algorithm_one_device, &algorithm_hierarchical_copy, &algorithm_library
+        &algorithm_one_device, &algorithm_hierarchical_copy, &algorithm_library, &algorithm_collect
 };
 
 static const struct algorithm *find(enum algorithm_name name) {
@@ -33,6 +33,8 @@ struct rule {
 
 /* The first line that fits, and whose algorithm can do it, holds. docs/algorithms.md shows it. */
 static const struct rule rules_table[] = {
+        { false, ANY_SIZE, ANYWHERE, ANY_DEVICES, ALGORITHM_COLLECT, false,
+                "a merge_call lays everybody's values side by side" },
         { false, ANY_SIZE, ON_HOST, ANY_DEVICES, ALGORITHM_ONE_DEVICE, false,
                 "host devices reach all memory, so one pass in rank order is the least work" },
         { false, ANY_SIZE, ON_ONE_GPU | ON_BOTH, ANY_DEVICES, ALGORITHM_ONE_DEVICE, false,

@@ -76,15 +76,14 @@ static void circle_fail(struct rendezvous *r, struct circle *c, uint64_t now_ns,
 
 /* --- a group that goes on --- */
 
-static bool needs(const struct meeting *m, const struct rankset *gone, uint32_t *ret_root) {
+/* The half that needs somebody who is gone; NULL: none does. */
+static const struct half *find_needy(const struct meeting *m, const struct rankset *gone) {
         rankset_for_each (rank, &m->have) {
                 const struct signature *s = &m->halves[rank]->signature;
-                if (s->kind != KIND_BROADCAST || !rankset_has(gone, s->root))
-                        continue;
-                *ret_root = s->root;
-                return true;
+                if (kind_has_root(s->kind) && rankset_has(gone, s->root))
+                        return m->halves[rank];
         }
-        return false;
+        return NULL;
 }
 
 static void find_last(struct meeting *m) {
@@ -111,28 +110,35 @@ static void strike_halves(struct meeting *m, const struct rankset *gone, struct 
                 find_last(m);
 }
 
-void describe_gone_root(uint32_t root, enum loss loss, char *buf, size_t size) {
-        struct text t;
-        text_init(&t, buf, size);
-        text_add(&t, "root R%u %s; name another root", root,
-                loss == LOSS_UNSPECIFIED ? "is not in the group"
-                : loss == LOSS_WENT      ? "has left"
-                                         : "has been lost");
+enum status status_without_root(enum kind kind) {
+        return kind == KIND_MERGE_RESULT ? STATUS_REPLICA_LOST : STATUS_INVALID;
 }
 
-static void end_without_root(
-        struct rendezvous *r, struct meeting *m, uint32_t root, uint64_t now_ns, struct outcome *out) {
-        const struct member *member = &m->group->members[root];
+void describe_gone_root(const struct signature *s, enum loss loss, char *buf, size_t size) {
+        bool is_merge = s->kind == KIND_MERGE_RESULT;
+        struct text t;
+        text_init(&t, buf, size);
+        text_add(&t, "%s R%u %s%s", is_merge ? "the one that ran the merge function," : "root", s->root,
+                loss == LOSS_UNSPECIFIED ? "is not in the group"
+                : loss == LOSS_WENT      ? "has left"
+                                         : "has been lost",
+                is_merge ? "" : "; name another root");
+}
+
+static void end_without_root(struct rendezvous *r, struct meeting *m, const struct half *needy,
+        uint64_t now_ns, struct outcome *out) {
+        const struct signature *s = &needy->signature;
+        const struct member *member = &m->group->members[s->root];
         struct rankset about = { { 0 } };
-        char detail[64];
-        rankset_add(&about, root);
-        describe_gone_root(root, member->loss, detail, sizeof(detail));
+        char detail[96];
+        rankset_add(&about, s->root);
+        describe_gone_root(s, member->loss, detail, sizeof(detail));
         meeting_end(r, m,
-                &(struct reason){ .status = STATUS_INVALID,
+                &(struct reason){ .status = status_without_root(s->kind),
                         .field = FIELD_ROOT,
                         .loss = member->loss,
                         .entry = -1,
-                        .rank = (int32_t)root,
+                        .rank = (int32_t)s->root,
                         .about = &about,
                         .age_ns = now_ns - m->first_ns,
                         .detail = detail },
@@ -158,14 +164,14 @@ static bool has_any(const struct meeting *m, const struct rankset *gone) {
 static void meeting_strike(struct rendezvous *r, struct meeting *m, uint64_t now_ns, struct outcome *out) {
         const struct circle *c = circle_of(m->group);
         const struct rankset *gone = &c->gone;
-        uint32_t root;
+        const struct half *needy;
         if (!m->has_root && m->n_halves < c->n_alive && !has_any(m, gone))
                 return; /* it waits as before, for one fewer */
         strike_halves(m, gone, out);
         if (m->n_halves == 0)
                 dissolve(r, m, now_ns);
-        else if (needs(m, gone, &root))
-                end_without_root(r, m, root, now_ns, out);
+        else if ((needy = find_needy(m, gone)))
+                end_without_root(r, m, needy, now_ns, out);
         else {
                 meeting_set_alarm(r, m);
                 meeting_settle(r, m, now_ns, out);

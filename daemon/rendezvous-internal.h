@@ -199,8 +199,10 @@ void debts_drop(struct circle *c);
 
 /* --- rendezvous-gone.c --- */
 
+/* Another root could have been named, but not another replica have run the function. */
+enum status status_without_root(enum kind kind);
 /* "root R2 has left; name another root". */
-void describe_gone_root(uint32_t root, enum loss loss, char *buf, size_t size);
+void describe_gone_root(const struct signature *s, enum loss loss, char *buf, size_t size);
 
 /* --- rendezvous-time.c --- */
 

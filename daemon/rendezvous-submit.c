@@ -105,16 +105,33 @@ static enum status refuse(struct rendezvous *r, const struct arrival *a, const s
         return err->status;
 }
 
-static enum status check_root(const struct arrival *a, const struct half *half, struct error *err) {
+static enum status check_root(
+        const struct arrival *a, const struct half *half, uint64_t now_ns, struct error *err) {
         const struct group *g = &a->circle->group;
         uint32_t root = half->signature.root;
-        if (half->signature.kind != KIND_BROADCAST || rankset_has(&g->alive, root))
+        if (!kind_has_root(half->signature.kind) || rankset_has(&g->alive, root))
                 return STATUS_OK;
-        error_init(err, STATUS_INVALID);
+        enum status status = status_without_root(half->signature.kind);
+        error_init(err, status);
         err->loss = root < g->world_size ? g->members[root].loss : LOSS_UNSPECIFIED;
         err->field = FIELD_ROOT;
-        describe_gone_root(root, err->loss, err->detail, sizeof(err->detail));
-        return STATUS_INVALID;
+        describe_gone_root(&half->signature, err->loss, err->detail, sizeof(err->detail));
+        if (status == STATUS_REPLICA_LOST && root < g->world_size) {
+                struct rankset about = { { 0 } };
+                rankset_add(&about, root);
+                err->rank = (int32_t)root;
+                group_add_reports(g, &about, now_ns, err);
+        }
+        return status;
+}
+
+/* The replica that ran the merge function is gone: nobody is at fault, and every other half finds the same.
+ */
+static enum status refuse_bereft(
+        const struct arrival *a, const struct half *half, uint64_t now_ns, struct error *err) {
+        (void)debt_pay(a->circle, &a->lookup, &half->key, a->member->rank, now_ns, NULL);
+        describe_half(a->member, half, err);
+        return err->status;
 }
 
 /* --- rules 6 and 7 --- */
@@ -131,7 +148,7 @@ static void meeting_add(struct rendezvous *r, struct meeting *m, const struct me
         m->n_halves++;
         m->last_rank = half->rank;
         rankset_add(&m->have, half->rank);
-        m->has_root |= half->signature.kind == KIND_BROADCAST;
+        m->has_root |= kind_has_root(half->signature.kind);
         meeting_compare(m, half);
         half_start_clock(r, m, half, now_ns);
 }
@@ -167,7 +184,9 @@ enum status rendezvous_submit(
         enum status status = admit(r, half, now_ns, &a, err);
         if (status != STATUS_OK)
                 return status;
-        status = check_root(&a, half, err);
+        status = check_root(&a, half, now_ns, err);
+        if (status == STATUS_REPLICA_LOST)
+                return refuse_bereft(&a, half, now_ns, err);
         if (status == STATUS_OK)
                 status = rendezvous_half_charge(r, half, a.circle->group.uid, err);
         if (status != STATUS_OK)

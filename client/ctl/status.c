@@ -239,6 +239,10 @@ static void line_add_pending(
                 line_add(l, "  have ");
                 line_add_ranks(l, &p->have);
         }
+        if (!p->running && p->kind == TUTTI_KIND_MERGE_RESULT) { /* all others come at once */
+                line_add(l, "  the merge function runs on ");
+                line_add_ranks(l, &p->missing);
+        }
         if (g->n_pending > 1)
                 line_add(l, "  +%u more", g->n_pending - 1);
 }

@@ -10,6 +10,7 @@
 
 struct half {
         struct tutti_group *g;
+        bool is_keyed; /* key and epoch are there: submit takes none */
         bool has_key;
         struct key key;
         uint64_t epoch; /* in which the key counts */
@@ -20,6 +21,9 @@ struct half {
         size_t stride_bytes;
         uint32_t n_entries;
         const struct tutti_options *options;
+        const char *tag;     /* of a merge_call; NULL */
+        enum status refused; /* not OK: its sender has refused it already, and the peers are told why */
+        const char *why;
         struct tutti_work *work;        /* knows where values in plain memory lie, and inputs' checksums */
         bool is_checked, has_checksums; /* half_check has looked at it, and either is known */
 };

@@ -1,6 +1,7 @@
 #include "lib/submit.h"
 
 #include <string.h>
+#include "lib/merge.h"
 #include "lib/order.h"
 #include "lib/region.h"
 #include "wire/codec.h"
@@ -32,6 +33,7 @@ static void make_refused(struct passage *p, enum status status) {
         p->refused = status;
         m->refused = status;
         m->refused_field = p->err->field;
+        m->refused_detail = p->half->refused == STATUS_OK ? NULL : p->half->why;
         m->signature.n_entries = m->n_part_entries = 0;
         if (p->work)
                 p->work->refusal = failure_new(p->err);
@@ -121,6 +123,8 @@ static void fill_request(struct passage *p) {
                         .n_part_entries = h->n_entries,
                         .entries = &p->only },
         };
+        text_copy(p->request.submit.signature.tag, sizeof(p->request.submit.signature.tag),
+                h->tag ? h->tag : "");
 }
 
 /* With the stream that its values are computed on. */
@@ -141,6 +145,8 @@ static enum status put_in_order(struct passage *p) {
 static void check(struct passage *p) {
         struct half_options options;
         enum status status = half_check(p->half, &options, &p->only, p->err);
+        if (p->half->refused != STATUS_OK)
+                status = refuse(p->err, p->half->refused, FIELD_UNSPECIFIED, "%s", p->half->why);
         p->request.submit.has_timeout = options.has_timeout;
         p->request.submit.timeout_ns = options.timeout_ns;
         p->request.submit.signature.options = options.options;
@@ -164,7 +170,8 @@ static enum tutti_status refuse_without_memory(struct passage *p) {
         return status == TUTTI_OK ? thread_fail(p->err) : status;
 }
 
-static void take_key(struct half *h, const char *key) {
+void half_take_key(struct half *h, const char *key) {
+        h->is_keyed = true;
         h->has_key = true;
         h->epoch = h->g->epoch;
         if (key)
@@ -180,7 +187,11 @@ enum tutti_status submit(struct half *h, const char *key, struct tutti_work **re
         enum tutti_status status = group_check(h->g);
         if (status != TUTTI_OK)
                 return status;
-        take_key(h, key); /* before any check that the peers would hear of */
+        status = merge_check_nesting(h->g);
+        if (status != TUTTI_OK)
+                return status;
+        if (!h->is_keyed)
+                half_take_key(h, key); /* before any check that the peers would hear of */
         struct error err;
         struct passage p = { .half = h, .work = work_new(h->g->t), .err = &err };
         if (!p.work)

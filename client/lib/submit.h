@@ -3,7 +3,11 @@
 
 #include "lib/half.h"
 
-/* `h` without its key, which is `key`, or where that is NULL the next number of the membership's sequence,
- * taken before anything else. A half that is refused here is sent as refused, so that the peers hear of it at
- * once; the work tells the caller. */
+/* Its key is `key`, or where that is NULL the next number of the membership's sequence. has_key says whether
+ * it can be sent. */
+void half_take_key(struct half *h, const char *key);
+
+/* `h` without its key (unless it is_keyed), which is `key`, or where that is NULL the next number of the
+ * membership's sequence, taken before anything else. A half that is refused here is sent as refused, so that
+ * the peers hear of it at once; the work tells the caller. */
 enum tutti_status submit(struct half *h, const char *key, struct tutti_work **ret) MUST_USE;

@@ -47,3 +47,5 @@ extern const struct algorithm algorithm_one_device;
 extern const struct algorithm algorithm_hierarchical_copy;
 /* The backend's own all-reduce. */
 extern const struct algorithm algorithm_library;
+/* A merge_call: every input is copied into its rank's part of the result object. */
+extern const struct algorithm algorithm_collect;

@@ -99,7 +99,7 @@ static uint32_t place_of(const struct problem *problem) {
 }
 
 static int one_device_build(const struct problem *problem, struct plan *plan) {
-        bool is_broadcast = problem->signature->kind == KIND_BROADCAST;
+        bool is_broadcast = kind_has_root(problem->signature->kind);
 
         plan->device = place_of(problem);
         for (uint32_t e = 0; e < problem->signature->n_entries; e++) {
@@ -116,6 +116,7 @@ static const char *one_device_unfit(const struct problem *problem) {
         case KIND_BATCH_REDUCE:
         case KIND_BARRIER: break;
         case KIND_BROADCAST:
+        case KIND_MERGE_RESULT:
                 if (problem_index_of_rank(problem, problem->signature->root) == NO_INDEX)
                         return "the root is not among the contributors";
                 break;

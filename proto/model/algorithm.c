@@ -7,6 +7,7 @@ static const char *const words[N_ALGORITHM] = {
         [ALGORITHM_ONE_DEVICE] = "one_device",
         [ALGORITHM_HIERARCHICAL_COPY] = "hierarchical_copy",
         [ALGORITHM_LIBRARY] = "library",
+        [ALGORITHM_COLLECT] = "collect",
 };
 
 const char *algorithm_word(enum algorithm_name algorithm) {

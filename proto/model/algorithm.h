@@ -6,6 +6,7 @@ enum algorithm_name {
         ALGORITHM_ONE_DEVICE,
         ALGORITHM_HIERARCHICAL_COPY,
         ALGORITHM_LIBRARY,
+        ALGORITHM_COLLECT, /* of a merge_call: nobody asks for it */
         N_ALGORITHM, /* a word that names none */
 };
 

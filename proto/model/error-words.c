@@ -205,6 +205,8 @@ static const char *outcome(const struct error *e) {
                 return "Nobody passed the barrier; the group can go on.";
         if (e->kind == KIND_BROADCAST)
                 return "Nothing was broadcast; the group can go on.";
+        if (e->kind == KIND_MERGE_CALL || e->kind == KIND_MERGE_RESULT)
+                return "Nothing was merged; the group can go on.";
         return "Nothing was reduced; the group can go on.";
 }
 

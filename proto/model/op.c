@@ -9,6 +9,7 @@ static const char *const kinds[N_KIND] = {
         [KIND_GATHER] = "gather",
         [KIND_REDUCE_SCATTER] = "reduce_scatter",
         [KIND_MERGE_CALL] = "merge_call",
+        [KIND_MERGE_RESULT] = "merge_result",
 };
 
 static const char *const ops[N_OP] = {

@@ -9,9 +9,10 @@ enum kind {
         KIND_BROADCAST,
         KIND_BATCH_REDUCE,
         KIND_BARRIER,
-        KIND_GATHER, /* from here on: reserved, UNSUPPORTED */
-        KIND_REDUCE_SCATTER,
+        KIND_GATHER,         /* reserved, UNSUPPORTED */
+        KIND_REDUCE_SCATTER, /* reserved, UNSUPPORTED */
         KIND_MERGE_CALL,
+        KIND_MERGE_RESULT,
         N_KIND,
 };
 
@@ -29,6 +30,11 @@ enum op {
         OP_LOR,
         N_OP,
 };
+
+/* One replica brings what the others receive: signature.root. */
+static inline bool kind_has_root(enum kind kind) {
+        return kind == KIND_BROADCAST || kind == KIND_MERGE_RESULT;
+}
 
 const char *kind_name(enum kind kind); /* "reduce", "batch_reduce", ...; never NULL */
 const char *op_name(enum op op);       /* "SUM", ...; never NULL */

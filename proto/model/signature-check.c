@@ -18,13 +18,14 @@ static enum status check_kind(const struct half_view *v) {
         case KIND_REDUCE:
         case KIND_BROADCAST:
         case KIND_BATCH_REDUCE:
-        case KIND_BARRIER: return STATUS_OK;
+        case KIND_BARRIER:
+        case KIND_MERGE_CALL:
+        case KIND_MERGE_RESULT: return STATUS_OK;
         case KIND_UNSPECIFIED:
                 return error_set(v->err, STATUS_INVALID, FIELD_KIND,
                         "say which kind: reduce, broadcast, batch_reduce or barrier");
         case KIND_GATHER:
         case KIND_REDUCE_SCATTER:
-        case KIND_MERGE_CALL:
         case N_KIND: break;
         }
         return error_set(v->err, STATUS_UNSUPPORTED, FIELD_KIND,
@@ -53,7 +54,7 @@ static enum status check_op(const struct half_view *v) {
 
 static enum status check_root(const struct half_view *v) {
         const struct signature *s = v->signature;
-        if (s->kind != KIND_BROADCAST || s->root < v->world_size)
+        if (!kind_has_root(s->kind) || s->root < v->world_size)
                 return STATUS_OK;
         return error_set(v->err, STATUS_INVALID, FIELD_ROOT,
                 "root %" PRIu32 " is outside the world of %" PRIu32 "; its ranks are 0 to %" PRIu32, s->root,
@@ -370,7 +371,10 @@ static enum status check_places(const struct half_view *v, uint32_t i) {
         const struct entry *e = &v->entries[i];
         if (e->input.buffer == 0 && signature_reads(s, v->rank))
                 return refuse_place(v, i, "brings the input");
-        bool is_root = s->kind == KIND_BROADCAST && s->root == v->rank;
+        bool is_root = kind_has_root(s->kind) && s->root == v->rank;
+        if (s->kind == KIND_MERGE_CALL && !e->output.result)
+                return error_set(v->err, STATUS_INVALID, FIELD_BUFFER,
+                        "a merge_call brings its values into a result object; name one as the output");
         if (place_is_there(&e->output) || is_root || e->destination == DESTINATION_SAME)
                 return STATUS_OK;
         if (entry_has_destination(e, v->rank))

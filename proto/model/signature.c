@@ -25,6 +25,14 @@ void entry_view(const struct entry *e, const struct place *place, struct view *r
         view_make(ret, e->n_dims, e->shape, place->n_strides ? place->strides : NULL);
 }
 
+uint64_t entry_part_bytes(const struct entry *e) {
+        uint64_t n;
+        if (!entry_count(e, &n) || __builtin_mul_overflow(n, dtype_bytes(e->dtype), &n) ||
+                __builtin_add_overflow(n, UINT64_C(63), &n))
+                return 0;
+        return n & ~UINT64_C(63);
+}
+
 enum dtype entry_output_dtype(const struct entry *e) {
         return e->output_dtype == DTYPE_UNSPECIFIED ? e->dtype : e->output_dtype;
 }
@@ -44,13 +52,14 @@ bool entry_has_destination(const struct entry *e, unsigned int rank) {
 bool signature_reads(const struct signature *s, unsigned int rank) {
         switch (s->kind) {
         case KIND_REDUCE:
-        case KIND_BATCH_REDUCE: return true;
-        case KIND_BROADCAST: return s->root == rank;
+        case KIND_BATCH_REDUCE:
+        case KIND_MERGE_CALL: return true;
+        case KIND_BROADCAST:
+        case KIND_MERGE_RESULT: return s->root == rank;
         case KIND_UNSPECIFIED:
         case KIND_BARRIER:
         case KIND_GATHER:
         case KIND_REDUCE_SCATTER:
-        case KIND_MERGE_CALL:
         case N_KIND: return false;
         }
         return false;
@@ -127,9 +136,9 @@ enum field signature_compare_heads(const struct signature *a, const struct signa
                 return FIELD_KIND;
         if (a->op != b->op)
                 return FIELD_OP;
-        if (a->kind == KIND_BROADCAST && a->root != b->root)
+        if (kind_has_root(a->kind) && a->root != b->root)
                 return FIELD_ROOT;
-        if (!options_are_equal(&a->options, &b->options))
+        if (!options_are_equal(&a->options, &b->options) || strcmp(a->tag, b->tag) != 0)
                 return FIELD_OPTIONS;
         if (a->n_entries != b->n_entries)
                 return FIELD_BATCH_LENGTH;
@@ -293,6 +302,13 @@ static void print_options(const struct options *o, struct text *t) {
                 text_add(t, "default options");
 }
 
+/* Of a merge_call also what it calls. */
+static void print_head_options(const struct signature *s, struct text *t) {
+        if (s->tag[0])
+                text_add(t, "tag %s, ", s->tag);
+        print_options(&s->options, t);
+}
+
 static void print_entry_field(const struct entry *e, enum field field, struct text *t) {
         if (field == FIELD_OUTPUT_DTYPE)
                 text_add(t, "%s", dtype_name(entry_output_dtype(e)));
@@ -315,7 +331,7 @@ void signature_print_field(const struct signature *s, const struct entry *entrie
         else if (field == FIELD_ROOT)
                 text_add(t, "root %" PRIu32, s->root);
         else if (field == FIELD_OPTIONS)
-                print_options(&s->options, t);
+                print_head_options(s, t);
         else
                 text_add(t, "%" PRIu32 " entr%s", s->n_entries, s->n_entries == 1 ? "y" : "ies");
 }

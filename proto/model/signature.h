@@ -17,7 +17,8 @@
 #include "model/span.h"
 #include "model/view.h"
 
-#define MAX_ENTRIES 65536
+#define MAX_ENTRIES   65536
+#define MAX_TAG_BYTES 127
 /* Entries times ranks: what is to be planned, leased and given back for one collective. */
 #define MAX_COLLECTIVE_ENTRIES (1u << 20)
 
@@ -100,9 +101,10 @@ struct options {
 struct signature {
         enum kind kind;
         enum op op;
-        uint32_t root; /* KIND_BROADCAST */
+        uint32_t root; /* where kind_has_root */
         struct options options;
         uint32_t n_entries;
+        char tag[MAX_TAG_BYTES + 1]; /* KIND_MERGE_CALL: which function, and what it is to make; terminated */
 };
 
 /* Elements of an entry; false when the product reaches 2^63, or when there are more than MAX_DIMS dimensions.
@@ -120,7 +122,11 @@ enum dtype entry_output_dtype(const struct entry *e);
  * goes to a device. KIND_BROADCAST and reductions alike. */
 bool entry_has_destination(const struct entry *e, unsigned int rank);
 
-/* Whether `rank` reads its input: everybody in a reduction, the root in a broadcast. */
+/* KIND_MERGE_CALL: each rank has a part of its own behind the output's offset, in rank order; bytes from one
+ * to the next, a multiple of 64. 0 where the entry has no elements, or more than can be counted. */
+uint64_t entry_part_bytes(const struct entry *e);
+
+/* Whether `rank` reads its input: everybody in a reduction and a merge_call, the root in a broadcast. */
 bool signature_reads(const struct signature *s, unsigned int rank);
 
 /* The rules a half keeps by itself: op given and supported for the dtype, kind known, shapes countable,

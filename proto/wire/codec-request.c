@@ -2,10 +2,11 @@
 #include "wire/codec.h"
 
 #include <errno.h>
+#include <string.h>
 #include "wire/codec-pb.h"
 
 /* What a Request takes beside the entries of a submission: every field at its longest, rounded up. */
-#define SUBMIT_HEAD_BYTES 512
+#define SUBMIT_HEAD_BYTES 768
 
 /* --- entries --- */
 
@@ -194,7 +195,8 @@ static int submit_in(const Tutti__V1__Submit *m, struct arena *arena, struct msg
         if (m->n_entries > MAX_PART_ENTRIES)
                 return -E2BIG;
         struct entry *entries = arena_calloc(arena, m->n_entries, sizeof(*entries));
-        if (!entries)
+        const char *tag = string_in(m->tag);
+        if (!entries || strlen(tag) > MAX_TAG_BYTES)
                 return -E2BIG;
         for (size_t i = 0; i < m->n_entries; i++)
                 entry_in(m->entries[i], &entries[i]);
@@ -210,9 +212,11 @@ static int submit_in(const Tutti__V1__Submit *m, struct arena *arena, struct msg
                 .entries = entries,
                 .more = m->more,
                 .refused = status_in((int)m->refused),
-                .refused_field = field_in((int)m->refused_field) };
+                .refused_field = field_in((int)m->refused_field),
+                .refused_detail = string_in(m->refused_detail) };
         if (m->signal)
                 ret->signal = (struct msg_signal){ m->signal->slot, m->signal->value };
+        text_copy(ret->signature.tag, sizeof(ret->signature.tag), tag);
         ret->has_key = key_in(m->key, &ret->key);
         options_in(m->options, &ret->signature.options);
         return 0;
@@ -260,6 +264,8 @@ static bool submit_out(const struct msg_submit *s, struct arena *scratch, struct
         m->more = s->more;
         m->refused = (Tutti__V1__Status)s->refused;
         m->refused_field = (Tutti__V1__Field)s->refused_field;
+        m->refused_detail = string_out(s->refused_detail ? s->refused_detail : "");
+        m->tag = string_out(s->signature.tag);
         if (s->has_key) {
                 key_out(&s->key, &box->key);
                 m->key = &box->key;

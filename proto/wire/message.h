@@ -129,6 +129,7 @@ struct msg_submit {
         enum status refused;
         enum field refused_field;
         struct msg_signal signal;
+        const char *refused_detail; /* NULL, or in which words */
 };
 
 struct msg_abort {

@@ -138,6 +138,16 @@ static inline enum status room_submit_root(
         return room_submit_half(room, half);
 }
 
+/* What a merge function that runs on `elected` will make. */
+static inline enum status room_submit_merge(
+        struct room *room, const struct group *g, uint32_t rank, const char *key, uint32_t elected) {
+        struct half *half = room_half(room, g, rank, key);
+        half->signature.kind = KIND_MERGE_RESULT;
+        half->signature.op = OP_UNSPECIFIED;
+        half->signature.root = elected;
+        return room_submit_half(room, half);
+}
+
 static inline enum status room_submit_timeout(
         struct room *room, const struct group *g, uint32_t rank, const char *key, uint64_t timeout_ns) {
         struct half *half = room_half(room, g, rank, key);

@@ -168,6 +168,8 @@ START_TEST(submissions) {
         r.submit.refused = STATUS_QUOTA;
         r.submit.refused_field = FIELD_VERSION;
         r.submit.signal = (struct msg_signal){ UINT32_MAX, UINT64_MAX };
+        r.submit.refused_detail = "the function is NULL";
+        memset(r.submit.signature.tag, 't', MAX_TAG_BYTES);
         struct request back = pass_request(&r);
         SAME(&r.submit, &back.submit, signal.slot);
         SAME(&r.submit, &back.submit, signal.value);
@@ -186,6 +188,8 @@ START_TEST(submissions) {
         SAME(&r.submit, &back.submit, more);
         SAME(&r.submit, &back.submit, refused);
         SAME(&r.submit, &back.submit, refused_field);
+        ck_assert_str_eq(back.submit.refused_detail, "the function is NULL");
+        ck_assert_str_eq(back.submit.signature.tag, r.submit.signature.tag);
         for (unsigned int i = 0; i < ARRAY_SIZE(entries); i++)
                 check_entry(&entries[i], &back.submit.entries[i]);
 }

@@ -157,7 +157,8 @@ static const char *state_at(unsigned int i) {
 START_TEST(every_word_has_its_name) {
         check_names(op_at, "unspecified SUM MEAN PROD MIN MAX BAND BOR BXOR LAND LOR");
         check_names(kind_at,
-                "unspecified reduce broadcast batch_reduce barrier gather reduce_scatter merge_call");
+                "unspecified reduce broadcast batch_reduce barrier gather reduce_scatter merge_call "
+                "merge_result");
         check_names(status_at,
                 "OK INVALID UNSUPPORTED MISMATCH ALREADY_PENDING TIMEOUT EXPIRED ABORTED CANCELLED "
                 "PEER_REFUSED REPLICA_LOST LEFT OUTPUT_LOST QUOTA LIMIT PERMISSION VERSION BAD_FD "

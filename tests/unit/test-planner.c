@@ -538,6 +538,27 @@ START_TEST(P14_a_result_object_is_written_once_in_its_slot_and_on_its_device) {
 }
 END_TEST
 
+/* Rank r's part lies r times 64 bytes (40, rounded up) behind the entry's offset; ranks that are not there
+ * leave a gap. */
+START_TEST(a_merge_call_lays_everybodys_values_side_by_side) {
+        static struct meeting_room room;
+        room_init(&room, KIND_MERGE_CALL, 2, 2);
+        room.signature.op = OP_UNSPECIFIED;
+        room.ranks[1] = 3;
+        room.slot_offset_bytes = 8192;
+        room_set_value(&room, 0, DTYPE_F32, 10);
+        room_set_value(&room, 1, DTYPE_F32, 0);
+        for (uint32_t e = 0; e < 2; e++) {
+                for (uint32_t i = 0; i < 2; i++)
+                        room_set_places(&room, i, e, at(1 + i, 40 * e), at(0, 0));
+                room_set_object(&room, e, 256 * e);
+        }
+        check_plan(&room, "collect order=rank CPU:0: 2 steps, 1 chunk of 4 KiB, moves 160 bytes\n"
+                          "copy f32 x10  R0 b10+0 -> result 7+8192\n"
+                          "copy f32 x10  R3 b20+0 -> result 7+8384\n");
+}
+END_TEST
+
 START_TEST(P14_entries_may_not_overlap_in_a_slot) {
         static struct meeting_room room;
         static struct error err;
@@ -666,6 +687,6 @@ UNIT_MAIN("planner", 60, P14_overlaps_are_refused_and_nothing_else,
         a_broadcast_copies_to_all_but_the_root_itself, P12_a_mean_of_integers_says_where_it_goes,
         D12_weights_stand_in_the_plan, D12_a_mean_of_nothing_is_refused, D11_checks_stand_in_the_plan,
         P14_a_result_object_is_written_once_in_its_slot_and_on_its_device,
-        P14_entries_may_not_overlap_in_a_slot, nothing_to_do_is_an_empty_plan,
-        what_no_algorithm_does_is_unsupported, short_memory_is_said_and_survived,
-        after_the_first_time_nothing_is_allocated)
+        a_merge_call_lays_everybodys_values_side_by_side, P14_entries_may_not_overlap_in_a_slot,
+        nothing_to_do_is_an_empty_plan, what_no_algorithm_does_is_unsupported,
+        short_memory_is_said_and_survived, after_the_first_time_nothing_is_allocated)

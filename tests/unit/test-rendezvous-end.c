@@ -547,6 +547,32 @@ START_TEST(a_root_that_is_gone_is_invalid_for_all) {
 }
 END_TEST
 
+/* Each hears of it in the same way, whether it waited or comes later, and nobody is owed anything. */
+START_TEST(P5_a_merge_function_that_is_gone_with_its_replica_is_a_loss_for_all) {
+        struct room room;
+        room_open(&room);
+        struct group *g = room_form(&room, 4, ON_DEATH_SHRINK);
+        ck_assert_int_eq(room_submit_merge(&room, g, 1, "m", 0), STATUS_OK);
+        rendezvous_lose(room.r, 100, LOSS_DIED, "", room.now_ns, &room.out);
+        struct meeting *m = room_ended(&room, STATUS_REPLICA_LOST);
+        ck_assert_int_eq(m->error->rank, 0);
+        ck_assert_int_eq(m->error->loss, LOSS_DIED);
+        room_says(m->error, "merge function");
+        room_release(&room, m);
+        for (uint32_t rank = 2; rank < 4; rank++) {
+                ck_assert_int_eq(room_submit_merge(&room, g, rank, "m", 0), STATUS_REPLICA_LOST);
+                ck_assert_int_eq(room.err.rank, 0);
+                ck_assert_int_eq(room.err.loss, LOSS_DIED);
+                ck_assert_uint_eq(room.err.replicas[0].pid, 4700);
+        }
+        ck_assert(outcome_is_empty(&room.out));
+        for (uint32_t rank = 1; rank < 4; rank++)
+                ck_assert_int_eq(room_submit(&room, g, rank, "m"), STATUS_OK);
+        room_finish(&room, room_take(&room.out.sealed));
+        room_close(&room);
+}
+END_TEST
+
 START_TEST(a_group_is_over_when_its_last_member_is_gone) {
         struct room room;
         room_open(&room);
@@ -578,4 +604,6 @@ UNIT_MAIN("rendezvous-end", 20, A7_a_refused_half_ends_the_key_for_all,
         shrink_compares_the_rest_whoever_was_compared_with_before,
         a_group_has_at_most_16384_unfinished_collectives, a_struck_deadline_is_nobodys,
         two_memberships_of_one_session_go_together, C6_C7_who_leaves_is_not_waited_for,
-        a_root_that_is_gone_is_invalid_for_all, a_group_is_over_when_its_last_member_is_gone)
+        a_root_that_is_gone_is_invalid_for_all,
+        P5_a_merge_function_that_is_gone_with_its_replica_is_a_loss_for_all,
+        a_group_is_over_when_its_last_member_is_gone)

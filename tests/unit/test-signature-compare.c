@@ -67,6 +67,10 @@ START_TEST(B1_B2_B5_B6_every_compared_field_is_found) {
         CHECK_CHANGE(entries[0].destination, DESTINATION_RANK, FIELD_DESTINATIONS, 0);
         base = half_of(KIND_BROADCAST);
         CHECK_CHANGE(signature.root, 1, FIELD_ROOT, -1);
+        base = half_of(KIND_MERGE_RESULT);
+        CHECK_CHANGE(signature.root, 1, FIELD_ROOT, -1);
+        base = half_of(KIND_MERGE_CALL);
+        CHECK_CHANGE(signature.tag[0], 't', FIELD_OPTIONS, -1);
 }
 END_TEST
 

@@ -36,10 +36,51 @@ START_TEST(other_kinds_are_not_done) {
         struct half h = half_of(KIND_REDUCE);
         h.signature.kind = KIND_UNSPECIFIED;
         check_refused(&h, STATUS_INVALID, FIELD_KIND, "reduce, broadcast, batch_reduce or barrier");
-        for (unsigned int kind = KIND_GATHER; kind <= N_KIND; kind++) {
+        for (unsigned int kind = KIND_GATHER; kind <= N_KIND;
+                kind += kind == KIND_REDUCE_SCATTER ? N_KIND - kind : 1) {
                 h.signature.kind = (enum kind)kind;
                 check_refused(&h, STATUS_UNSUPPORTED, FIELD_KIND, kind_name((enum kind)kind));
         }
+}
+END_TEST
+
+START_TEST(a_merge_call_brings_any_number_of_values_into_a_result_object) {
+        struct half h = half_of(KIND_MERGE_CALL);
+        check_refused(&h, STATUS_INVALID, FIELD_BUFFER, "into a result object");
+        h.entries[0].output = (struct place){ .result = 7 };
+        check_ok(&h);
+        h.entries[0].input = (struct place){ 0 };
+        check_refused(&h, STATUS_INVALID, FIELD_BUFFER, "brings the input");
+        h.signature.n_entries = 0;
+        check_ok(&h);
+        h.signature.op = OP_SUM;
+        check_refused(&h, STATUS_INVALID, FIELD_OP, "merge_call combines nothing");
+}
+END_TEST
+
+START_TEST(a_merge_result_goes_from_its_root_to_all) {
+        struct half h = half_of(KIND_MERGE_RESULT);
+        h.signature.n_entries = 3;
+        h.signature.root = 3;
+        h.entries[2].input = (struct place){ 0 }; /* R1 does not read */
+        check_ok(&h);
+        h.entries[2].output = (struct place){ 0 };
+        check_refused(&h, STATUS_INVALID, FIELD_BUFFER, "receives the result");
+        h.signature.root = WORLD;
+        check_refused(&h, STATUS_INVALID, FIELD_ROOT, "outside the world");
+}
+END_TEST
+
+START_TEST(parts_of_a_merge_call_are_whole_lines) {
+        struct entry e = plain_entry();
+        ck_assert_uint_eq(entry_part_bytes(&e), 40960);
+        e.n_dims = 1;
+        e.shape[0] = 17;
+        ck_assert_uint_eq(entry_part_bytes(&e), 128);
+        e.shape[0] = 0;
+        ck_assert_uint_eq(entry_part_bytes(&e), 0);
+        e.shape[0] = INT64_MAX;
+        ck_assert_uint_eq(entry_part_bytes(&e), 0);
 }
 END_TEST
 
@@ -518,9 +559,11 @@ START_TEST(bytes_are_summed_and_saturate) {
 }
 END_TEST
 
-UNIT_MAIN("signature", 10, the_four_kinds_are_taken, other_kinds_are_not_done, D18_there_is_no_default_op,
-        D3_ops_that_are_not_done_are_refused_with_the_list, broadcast_and_barrier_take_no_op,
-        a_root_is_inside_the_world, options_that_are_not_done_are_refused,
+UNIT_MAIN("signature", 10, the_four_kinds_are_taken, other_kinds_are_not_done,
+        a_merge_call_brings_any_number_of_values_into_a_result_object,
+        a_merge_result_goes_from_its_root_to_all, parts_of_a_merge_call_are_whole_lines,
+        D18_there_is_no_default_op, D3_ops_that_are_not_done_are_refused_with_the_list,
+        broadcast_and_barrier_take_no_op, a_root_is_inside_the_world, options_that_are_not_done_are_refused,
         options_that_contradict_each_other_are_refused,
         each_kind_takes_its_number_of_entries, O3_a_batch_has_at_most_65536_entries,
         D3_dtypes_that_are_not_done_are_refused_with_the_list,

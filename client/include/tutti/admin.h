@@ -31,7 +31,10 @@ enum tutti_kind {
         TUTTI_KIND_REDUCE,
         TUTTI_KIND_BROADCAST,
         TUTTI_KIND_BATCH_REDUCE,
-        TUTTI_KIND_BARRIER
+        TUTTI_KIND_BARRIER,
+        TUTTI_KIND_MERGE_CALL = 7, /* everybody's values come together */
+        TUTTI_KIND_MERGE_RESULT    /* ... and what the function made of them goes to all: while it is awaited,
+                                      the    function runs on the replica that is missing */
 };
 TUTTI_API const char *tutti_kind_name(enum tutti_kind kind);
 TUTTI_API const char *tutti_op_name(enum tutti_op op);

@@ -10,8 +10,9 @@
  *
  * Every call returns a status; the sentence and the data behind a status other than OK come from tutti_error
  * (of the calling thread's last call) or from tutti_work_error. No hidden thread, no signal handler, no
- * callback. Any thread may call; a handle may be used by several threads at once, but not while it is being
- * freed. After fork a child may only close what it inherited: every other call answers TUTTI_FORKED.
+ * callback (a merge function runs inside the call that names it). Any thread may call; a handle may be used
+ * by several threads at once, but not while it is being freed. After fork a child may only close what it
+ * inherited: every other call answers TUTTI_FORKED.
  *
  * Sizes and offsets are in bytes, counts and shapes in elements, times in seconds (double) or, where the name
  * says so, nanoseconds. Strings are copied. Argument structs begin with their size (set by the macros and
