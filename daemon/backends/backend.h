@@ -62,7 +62,7 @@ struct chore {
         uint32_t device;
         uint8_t handle[MEMORY_HANDLE_BYTES]; /* PATH_CUDA_IPC */
         uint64_t handle_offset_bytes;        /* PATH_CUDA_IPC: where the buffer begins in that allocation */
-        void (*think)(struct chore *chore); /* THINK */
+        void (*think)(struct chore *chore);  /* THINK */
         /* Set by the backend. */
         struct memory *memory;
         enum status status; /* IMPORT: OK, BAD_FD, INVALID (shorter than n_bytes), NO_MEMORY, INTERNAL;
@@ -86,8 +86,8 @@ struct run {
         uint32_t n_signals;
         uint64_t limit_ns; /* how long it may wait for signals; then TIMEOUT, nothing written */
         bool is_over;
-        enum status status;          /* OK, TIMEOUT (ready never came), DEVICE_LOST, ABORTED, INTERNAL */
-        uint32_t late_signal;        /* TIMEOUT: which */
+        enum status status;   /* OK, TIMEOUT (ready never came), DEVICE_LOST, ABORTED, INTERNAL */
+        uint32_t late_signal; /* TIMEOUT: which */
         struct findings found;
         uint64_t started_ns, done_ns; /* by the backend's clock */
         char why[160];
