@@ -209,9 +209,8 @@ static void conductor_refuse_sealed(struct conductor *c, struct meeting *m, enum
 /* As the configuration has them now: it may be read again at any time. */
 void conductor_set_rules(const struct conductor *c, struct planner *planner) {
         const struct config *config = c->house.config;
-        planner_set_rules(planner,
-                &(struct plan_rules){ .algorithm = config->plan_algorithm,
-                        .library_from_bytes = config->plan_library_from_bytes });
+        planner_set_rules(planner, &(struct plan_rules){ .algorithm = config->plan_algorithm,
+                                           .library_from_bytes = config->plan_library_from_bytes });
 }
 
 static enum status refuse_memory(struct conductor *c) {
@@ -245,8 +244,8 @@ static enum status charge_scratch(struct conductor *c, const struct meeting *m) 
         uint64_t n_bytes = plan_scratch_bytes(&t->plan);
         if (n_bytes == 0)
                 return STATUS_OK;
-        return quota_charge(c->house.quotas, &t->scratch_charge, m->group->uid, QUOTA_RESULT_BYTES, n_bytes,
-                &c->error);
+        return quota_charge(
+                c->house.quotas, &t->scratch_charge, m->group->uid, QUOTA_RESULT_BYTES, n_bytes, &c->error);
 }
 
 /* It has a plan, or none: given to the engine unless there is nothing to do. */

@@ -77,7 +77,8 @@ static enum status check_question(const struct msg_query *ask, struct error *err
                 return STATUS_OK;
         err->used = (uint64_t)n * ask->world_size;
         err->limit = SLICE_ENTRIES;
-        return error_set(err, STATUS_LIMIT, FIELD_BATCH_LENGTH, "values times replicas of a plan that is shown");
+        return error_set(
+                err, STATUS_LIMIT, FIELD_BATCH_LENGTH, "values times replicas of a plan that is shown");
 }
 
 static enum status refuse_memory(struct error *err) {

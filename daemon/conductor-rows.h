@@ -17,11 +17,11 @@ struct query {
         enum what what;
         bool has_user; /* it names whom it is about */
         char job[MAX_QUESTION_BYTES], group[MAX_QUESTION_BYTES];
-        uint32_t part;      /* of the answer: those before it are written */
-        uint64_t group_id;  /* in this part: groups up to this one are written */
-        uint32_t rank;      /* of the next group: ranks below this one are written */
-        uint64_t recording; /* which one is dumped */
-        uint64_t cursor;    /* in it; in the text of a plan, in bytes */
+        uint32_t part;          /* of the answer: those before it are written */
+        uint64_t group_id;      /* in this part: groups up to this one are written */
+        uint32_t rank;          /* of the next group: ranks below this one are written */
+        uint64_t recording;     /* which one is dumped */
+        uint64_t cursor;        /* in it; in the text of a plan, in bytes */
         struct plan_text *plan; /* WHAT_PLAN: owned */
         uint64_t asked_ns; /* from when the ages of its records count back, in whichever turn they are written
                             */

@@ -231,7 +231,8 @@ static int task_bring_scratch(struct task *t, struct backend *backend) {
 }
 
 static uint32_t n_slices_of(const struct task *t, const struct stage *stage, uint32_t n_workers) {
-        uint64_t worth = t->plan.moved_bytes / SLICE_MIN_BYTES, n_chunks = stage->end_chunk - stage->first_chunk;
+        uint64_t worth = t->plan.moved_bytes / SLICE_MIN_BYTES,
+                 n_chunks = stage->end_chunk - stage->first_chunk;
         uint64_t n = worth < n_workers ? worth : n_workers;
         if (n > n_chunks)
                 n = n_chunks;

@@ -289,8 +289,7 @@ static void number_chunks(struct plan *p) {
                 part->start_bytes = p->steps[part->first_step].start_bytes;
                 part->n_bytes = last->start_bytes + last->n_bytes - part->start_bytes;
                 part->first_chunk = p->n_chunks;
-                part->n_chunks =
-                        part->n_bytes / p->chunk_bytes + (part->n_bytes % p->chunk_bytes != 0);
+                part->n_chunks = part->n_bytes / p->chunk_bytes + (part->n_bytes % p->chunk_bytes != 0);
                 p->n_chunks += part->n_chunks;
         }
 }
@@ -371,8 +370,8 @@ bool plan_next_piece(const struct plan *p, uint64_t chunk, uint32_t *cursor, str
         const struct part *part = find_part(p, chunk);
         uint64_t local = chunk - part->first_chunk;
         uint64_t begin = part->start_bytes + local * p->chunk_bytes;
-        uint64_t end = local + 1 < part->n_chunks ? begin + p->chunk_bytes
-                                                  : part->start_bytes + part->n_bytes;
+        uint64_t end =
+                local + 1 < part->n_chunks ? begin + p->chunk_bytes : part->start_bytes + part->n_bytes;
 
         /* The cursor is one more than the step that was handed out last. */
         uint32_t i = *cursor ? *cursor : find_step(p, part, begin);

@@ -87,8 +87,7 @@ static bool rule_holds(const struct rule *r, const struct plan_rules *rules, con
         if (r->size != ANY_SIZE && is_large != (r->size == LARGE))
                 return false;
         return (!r->is_reduction || is_reduction(problem)) && (r->placements & placement_of(problem)) &&
-               has_capability(problem->topology, r->capability) &&
-               !find(r->algorithm)->unfit(problem);
+               has_capability(problem->topology, r->capability) && !find(r->algorithm)->unfit(problem);
 }
 
 static bool says_packs(const struct packing *p) {
@@ -118,8 +117,8 @@ static enum status by_table(const struct plan_rules *rules, const struct problem
 
 /* --- demands and wishes --- */
 
-static enum status by_demand(const struct problem *problem, enum algorithm_name name, struct choice *ret,
-        struct error *err) {
+static enum status by_demand(
+        const struct problem *problem, enum algorithm_name name, struct choice *ret, struct error *err) {
         ret->algorithm = find(name);
         ret->why = "the options say so";
         const char *unfit = ret->algorithm->unfit(problem);
@@ -132,8 +131,8 @@ static enum status by_demand(const struct problem *problem, enum algorithm_name 
 }
 
 /* Whether it can be met. */
-static bool by_wish(const struct problem *problem, enum algorithm_name name, const char *whose,
-        struct choice *ret) {
+static bool by_wish(
+        const struct problem *problem, enum algorithm_name name, const char *whose, struct choice *ret) {
         const char *unfit = find(name)->unfit(problem);
         if (unfit) {
                 snprintf(ret->fallback, sizeof(ret->fallback), "%s, but %s", whose, unfit);
@@ -161,7 +160,8 @@ static bool by_implementation(const struct problem *problem, struct choice *ret)
         return false;
 }
 
-static bool by_configuration(const struct plan_rules *rules, const struct problem *problem, struct choice *ret) {
+static bool by_configuration(
+        const struct plan_rules *rules, const struct problem *problem, struct choice *ret) {
         char whose[64];
         if (rules->algorithm == ALGORITHM_UNSPECIFIED)
                 return false;
@@ -193,8 +193,7 @@ enum status planner_choose(const struct plan_rules *rules, const struct problem 
         if (!is_reduction(problem))
                 return by_table(rules, problem, ret, err);
         if (o->algorithm != ALGORITHM_UNSPECIFIED || o->has_place)
-                return by_demand(
-                        problem, o->has_place ? ALGORITHM_ONE_DEVICE : o->algorithm, ret, err);
+                return by_demand(problem, o->has_place ? ALGORITHM_ONE_DEVICE : o->algorithm, ret, err);
         if (o->reproducible) {
                 status = by_demand(problem, ALGORITHM_ONE_DEVICE, ret, err);
                 ret->why = "reproducible: it alone keeps the order of the ranks";

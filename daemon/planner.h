@@ -13,8 +13,8 @@ struct planner;
 
 /* What the configuration says about the choice. */
 struct plan_rules {
-        enum algorithm_name algorithm;    /* where it can be done; unspecified: as the table says */
-        uint64_t library_from_bytes;      /* of a collective on GPUs, from which on the library is better */
+        enum algorithm_name algorithm; /* where it can be done; unspecified: as the table says */
+        uint64_t library_from_bytes;   /* of a collective on GPUs, from which on the library is better */
 };
 
 /* Those of a tuttid that was told nothing. */

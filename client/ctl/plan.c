@@ -19,8 +19,20 @@ struct plan_ask {
         struct tutti_value values[MAX_VALUES];
 };
 
-enum { OPTION_JSON, OPTION_SOCKET, OPTION_OP, OPTION_KIND, OPTION_ALGORITHM, OPTION_DEVICE, OPTION_IMPLEMENTATION,
-        OPTION_NUM_PACKS, OPTION_BYTES, OPTION_SMALL_BYTES, OPTION_SMALL_GROUP, OPTION_REPRODUCIBLE };
+enum {
+        OPTION_JSON,
+        OPTION_SOCKET,
+        OPTION_OP,
+        OPTION_KIND,
+        OPTION_ALGORITHM,
+        OPTION_DEVICE,
+        OPTION_IMPLEMENTATION,
+        OPTION_NUM_PACKS,
+        OPTION_BYTES,
+        OPTION_SMALL_BYTES,
+        OPTION_SMALL_GROUP,
+        OPTION_REPRODUCIBLE
+};
 
 static const struct option long_options[] = {
         { "json", no_argument, NULL, OPTION_JSON },
@@ -142,14 +154,16 @@ static int read_arguments(struct plan_ask *a, int argc, char **argv) {
         optind = 0;
         while ((c = getopt_long(argc, argv, "n:", long_options, NULL)) != -1)
                 if (!read_option(a, c))
-                        return command_misused(a->command, "unknown, incomplete or wrong option %s", argv[optind - 1]);
+                        return command_misused(
+                                a->command, "unknown, incomplete or wrong option %s", argv[optind - 1]);
         if (optind == argc)
                 return command_misused(a->command, "of which values? Name some like f32[1024,10]");
         for (; optind < argc; optind++) {
                 if (a->question.n_values == MAX_VALUES)
                         return command_misused(a->command, "at most %d values", MAX_VALUES);
                 if (!read_value(argv[optind], &a->values[a->question.n_values++]))
-                        return command_misused(a->command, "%s is no value; name it like f32[1024,10]", argv[optind]);
+                        return command_misused(
+                                a->command, "%s is no value; name it like f32[1024,10]", argv[optind]);
         }
         return -1;
 }
@@ -210,7 +224,8 @@ static int report(struct query *q, enum tutti_status status, bool is_reached) {
 static int plan_main(const struct command *self, int argc, char **argv) {
         struct plan_ask a = { .command = self,
                 .options = TUTTI_OPTIONS(.timeout = 0),
-                .question = TUTTI_PLAN_QUESTION(.kind = TUTTI_KIND_REDUCE, .op = TUTTI_SUM, .world_size = 4) };
+                .question =
+                        TUTTI_PLAN_QUESTION(.kind = TUTTI_KIND_REDUCE, .op = TUTTI_SUM, .world_size = 4) };
         struct query q = { .command = self, .page = page_of(stdout) };
         _cleanup_answer_ struct tutti_answer *answer = NULL;
         int r = read_arguments(&a, argc, argv);
@@ -239,16 +254,14 @@ static int plan_main(const struct command *self, int argc, char **argv) {
 
 const struct command command_plan = {
         .name = "plan",
-        .usage = "plan [-n N] [--op OP] [--broadcast] [--algorithm NAME] [--device DEVICE]\n"
-                 "                     [--implementation auto|ring|nccl] [--reproducible] [--num-packs N]\n"
-                 "                     [--bytes-per-pack BYTES] [--small-bytes BYTES] [--small-group N]\n"
-                 "                     [--json] [--socket PATH] DTYPE[SHAPE]...",
-        .options = "[-n N] [--op OP] [--broadcast] [--algorithm one_device|hierarchical_copy|library] "
-                   "[--device DEVICE] [--implementation auto|ring|nccl] [--reproducible] [--num-packs N] "
-                   "[--bytes-per-pack BYTES] [--small-bytes BYTES] [--small-group N] [--json] [--socket PATH]",
+        .usage = "plan [-n N] [--op OP] [--broadcast] [--algorithm one_device|hierarchical_copy|library] "
+                 "[--device DEVICE] [--implementation auto|ring|nccl] [--reproducible] [--num-packs N] "
+                 "[--bytes-per-pack BYTES] [--small-bytes BYTES] [--small-group N] [--json] [--socket PATH] "
+                 "DTYPE[SHAPE]...",
         .summary = "how a collective of N (4) replicas would be carried out, and why so; nothing is run",
         .help = "  tuttictl plan -n 8 --op MEAN 'f32[1024,10]' f16\n"
                 "\n"
+                "--small-bytes and --small-group are TensorFlow's agg_small_grads_max_bytes and _group.\n"
                 "It is a reduction in host memory; of several values a batch. What tuttid would refuse\n"
                 "is refused: exit code 1. docs/algorithms.md explains what is printed.\n",
         .main = plan_main,

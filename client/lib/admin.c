@@ -67,11 +67,11 @@ static enum status take_values(
         for (uint32_t i = 0; i < q->n_values; i++) {
                 const struct tutti_value *v = &q->values[i];
                 if (v->n_dims > TUTTI_MAX_DIMS)
-                        return refuse(err, STATUS_INVALID, FIELD_SHAPE, "value %u has %u dimensions", i,
-                                v->n_dims);
-                entries[i] = (struct entry){ .dtype = (enum dtype)v->dtype,
-                        .destination = DESTINATION_ALL,
-                        .n_dims = v->n_dims };
+                        return refuse(
+                                err, STATUS_INVALID, FIELD_SHAPE, "value %u has %u dimensions", i, v->n_dims);
+                entries[i] = (struct entry){
+                        .dtype = (enum dtype)v->dtype, .destination = DESTINATION_ALL, .n_dims = v->n_dims
+                };
                 memcpy(entries[i].shape, v->shape, v->n_dims * sizeof(*v->shape));
         }
         return STATUS_OK;

@@ -18,9 +18,9 @@ struct problem {
         uint32_t n_devices;                 /* host devices */
         uint32_t device; /* the one that reduces, unless the options name one: where its result object lives,
                             else CPU:0, or the GPU of its values */
-        const uint32_t *homes;           /* [n_ranks]: devices whose memory the values are in; NULL: the host */
+        const uint32_t *homes; /* [n_ranks]: devices whose memory the values are in; NULL: the host */
         const struct topology *topology; /* NULL: that of the host */
-        uint64_t slot_offset_bytes;         /* of the slot in that object, where outputs name one */
+        uint64_t slot_offset_bytes;      /* of the slot in that object, where outputs name one */
 };
 
 /* The sum of the weights, in rank order. */

@@ -3,9 +3,9 @@
  * Three phases. (1) Each device brings what it has into one contiguous value for each pack: replicas that
  * share the device are reduced in rank order, several values or ones with strides are laid end to end.
  * (2) One library step for each pack, from device to device. (3) Each device copies the result to the outputs
- * of its replicas; a mean is a sum until here, and divided once. Halves of a mean travel as f32, so that their
- * sum does not overflow. Where a pack is one value, every device has one replica with room for the result, and
- * nothing is to be divided, phase 2 alone is left, in place.
+ * of its replicas; a mean is a sum until here, and divided once. Halves of a mean travel as f32, so that
+ * their sum does not overflow. Where a pack is one value, every device has one replica with room for the
+ * result, and nothing is to be divided, phase 2 alone is left, in place.
  *
  * The order of combination is the library's (order=library): the same for equal devices and shapes. */
 #include "algorithms/algorithm.h"
@@ -89,7 +89,7 @@ static int place_pack(struct fan *f, struct pack *pack) {
                         return -ENOMEM;
                 if (f->is_first_phase)
                         f->area[d].scratch = taken.scratch;
-                pack->in[d] = pack->result[d] = f->area[d]; /* in place */
+                pack->in[d] = pack->result[d] = f->area[d];          /* in place */
                 f->area[d].offset_bytes += (n_bytes + 63) / 64 * 64; /* as plan_take_scratch aligns */
         }
         return 0;
@@ -175,8 +175,8 @@ static int add_delivery(struct fan *f, const struct leg *leg) {
         for (uint32_t i = 0, n = 0; i < problem->n_ranks; i++) {
                 if (problem_home(problem, i) != step.device || !problem_is_output(problem, i, e, NULL))
                         continue;
-                plan_outputs(f->plan, added)[n++] = at_element(
-                        problem_output(problem, i, e), leg->piece->first_element, leg->pack->out);
+                plan_outputs(f->plan, added)[n++] =
+                        at_element(problem_output(problem, i, e), leg->piece->first_element, leg->pack->out);
                 if (step.n_dims)
                         problem_strides(&problem->entries[i][e], &problem->entries[i][e].output,
                                 plan_strides(f->plan, added, n));

@@ -65,9 +65,8 @@ static int cut_entry(struct packs *p, const struct problem *problem, uint32_t e,
         while (first < count) {
                 uint32_t pack = pack_at(c, &left);
                 uint64_t n = problem_has_strides(problem, e) || count - first < left ? count - first : left;
-                int r = add(p,
-                        &(struct pack_piece){
-                                .pack = pack, .entry = e, .first_element = first, .n_elements = n });
+                int r = add(p, &(struct pack_piece){
+                                       .pack = pack, .entry = e, .first_element = first, .n_elements = n });
                 if (r < 0)
                         return r;
                 first += n;

@@ -18,7 +18,7 @@ enum link {
 
 struct topology {
         uint32_t n_devices;
-        uint32_t devices[MAX_TOPOLOGY]; /* device_parse's numbers, growing */
+        uint32_t devices[MAX_TOPOLOGY];            /* device_parse's numbers, growing */
         uint8_t links[MAX_TOPOLOGY][MAX_TOPOLOGY]; /* enum link, by place in `devices` */
         bool has_library;
         const char *why_no_library; /* where it has none: a sentence's end */
@@ -44,4 +44,5 @@ bool topology_is_dgx1(const struct topology *t);
 /* Divides `n` devices into islands, which it numbers from 0 in the order of their first devices: two halves
  * (the first the smaller one) where all reach all, else what reaches each other, each device with the first
  * that it fits. Fills ret_island[n], returns how many there are. */
-uint32_t topology_islands(const struct topology *t, const uint32_t *devices, uint32_t n, uint32_t *ret_island);
+uint32_t topology_islands(
+        const struct topology *t, const uint32_t *devices, uint32_t n, uint32_t *ret_island);

@@ -126,8 +126,8 @@ static bool options_are_equal(const struct options *a, const struct options *b) 
         return a->rounding == b->rounding && a->has_weight == b->has_weight &&
                a->check_numerics == b->check_numerics && a->check_overflow == b->check_overflow &&
                a->check_inputs == b->check_inputs && a->reproducible == b->reproducible &&
-               effective_implementation(a) == effective_implementation(b) &&
-               a->algorithm == b->algorithm && a->has_place == b->has_place && a->place == b->place &&
+               effective_implementation(a) == effective_implementation(b) && a->algorithm == b->algorithm &&
+               a->has_place == b->has_place && a->place == b->place &&
                packings_are_equal(&a->packing, &b->packing);
 }
 

@@ -65,10 +65,12 @@ START_TEST(a_fallback_is_shown_with_its_reason_P15) {
         struct program p;
         struct host *h = four_devices("plan.algorithm=library");
         ASK(h, &p, "--implementation", "nccl", "f32");
-        ck_assert_ptr_nonnull(strstr(p.out, "fallback: plan.algorithm is library, but host devices have no library\n"));
+        ck_assert_ptr_nonnull(
+                strstr(p.out, "fallback: plan.algorithm is library, but host devices have no library\n"));
         program_deinit(&p);
         ASK(h, &p, "--implementation", "ring", "f32");
-        ck_assert_ptr_nonnull(strstr(p.out, "one_device, because on a host, RING is the pass in rank order\n"));
+        ck_assert_ptr_nonnull(
+                strstr(p.out, "one_device, because on a host, RING is the pass in rank order\n"));
         program_deinit(&p);
         host_stop(h);
         h = four_devices("plan.algorithm=hierarchical_copy");
@@ -112,7 +114,8 @@ END_TEST
 
 static void check_json(struct program *p) {
         FILE *checker = popen("python3 '" TUTTI_SOURCE_ROOT "/tests/support/check-schema.py' "
-                              "'" TUTTI_SOURCE_ROOT "/docs/schema/plan.json'", "we");
+                              "'" TUTTI_SOURCE_ROOT "/docs/schema/plan.json'",
+                "we");
         ck_assert_ptr_nonnull(checker);
         fputs(p->out, checker);
         int status = pclose(checker);
@@ -139,5 +142,6 @@ START_TEST(json_is_as_the_schema_says_and_long_plans_come_whole) {
 }
 END_TEST
 
-UNIT_MAIN("ctl-plan", 60, the_plan_of_a_shape_is_printed_with_its_reason, a_fallback_is_shown_with_its_reason_P15,
-        what_would_be_refused_is_refused, json_is_as_the_schema_says_and_long_plans_come_whole)
+UNIT_MAIN("ctl-plan", 60, the_plan_of_a_shape_is_printed_with_its_reason,
+        a_fallback_is_shown_with_its_reason_P15, what_would_be_refused_is_refused,
+        json_is_as_the_schema_says_and_long_plans_come_whole)

@@ -1,5 +1,5 @@
-/* TensorFlow's statements about its cross-device reductions, by every algorithm that a host has, on one and on
- * several host devices, in packs of every kind. Where numbers are exact all algorithms give the same. */
+/* TensorFlow's statements about its cross-device reductions, by every algorithm that a host has, on one and
+ * on several host devices, in packs of every kind. Where numbers are exact all algorithms give the same. */
 #include <stdio.h>
 #include <string.h>
 #include <tutti/admin.h>
@@ -83,8 +83,8 @@ static void broadcast_and_batch(struct replica *me, struct tutti_group *g) {
                 floats_expect(&f, 1);
                 pair.data[0] = 2 * (float)me->rank + 1;
                 pair.data[1] = 2 * (float)me->rank + 2;
-                const struct tutti_entry entry = TUTTI_ENTRY(
-                        .input = &pair.value, .destinations = { .where = TUTTI_TO_SAME });
+                const struct tutti_entry entry =
+                        TUTTI_ENTRY(.input = &pair.value, .destinations = { .where = TUTTI_TO_SAME });
                 batch(g, TUTTI_SUM, &entry, 1, &ways[i]);
                 ck_assert(pair.data[0] == n * n && pair.data[1] == n * (n + 1));
         }
@@ -96,7 +96,8 @@ static void do_all(struct replica *me) {
         broadcast_and_batch(me, g);
 }
 
-static void run_on_devices(uint32_t n_devices, const uint32_t *worlds, size_t n_worlds, void (*body)(struct replica *)) {
+static void run_on_devices(
+        uint32_t n_devices, const uint32_t *worlds, size_t n_worlds, void (*body)(struct replica *)) {
         char devices[32];
         snprintf(devices, sizeof(devices), "cpu.devices=%u", n_devices);
         board_init();
@@ -132,7 +133,8 @@ static uint64_t count_tasks(struct tutti *t, const char *device) {
         uint64_t n = UINT64_MAX;
         expect_status(tutti_admin_ask(t, TUTTI_ADMIN_STATUS, NULL, NULL, &answer), TUTTI_OK);
         for (size_t i = 0; i < answer->n_rows; i++)
-                if (answer->rows[i].type == TUTTI_ROW_DEVICE && strcmp(answer->rows[i].device.name, device) == 0)
+                if (answer->rows[i].type == TUTTI_ROW_DEVICE &&
+                        strcmp(answer->rows[i].device.name, device) == 0)
                         n = answer->rows[i].device.n_tasks;
         tutti_answer_free(answer);
         return n;
@@ -183,7 +185,8 @@ END_TEST
 static void expect_refused(struct tutti_group *g, const struct floats *f, const struct tutti_options *options,
         enum tutti_status status, const char *part) {
         struct tutti_work *w;
-        expect_status(tutti_all_reduce_start(g, NULL, TUTTI_SUM, &f->value, &f->value, options, &w), TUTTI_OK);
+        expect_status(
+                tutti_all_reduce_start(g, NULL, TUTTI_SUM, &f->value, &f->value, options, &w), TUTTI_OK);
         expect_work(w, status);
         ck_assert_int_eq(tutti_work_error(w)->field, TUTTI_FIELD_OPTIONS);
         expect_in(tutti_work_error(w)->text, part);
@@ -244,8 +247,7 @@ static void exceed(struct replica *me) {
         struct tutti_group *g = join_train(me, TUTTI_FAIL);
         const struct tutti_options options = TUTTI_OPTIONS(.algorithm = "hierarchical_copy");
         floats_init(me->t, &f, 100000);
-        expect_status(
-                tutti_all_reduce_start(g, NULL, TUTTI_SUM, &f.value, &f.value, &options, &w), TUTTI_OK);
+        expect_status(tutti_all_reduce_start(g, NULL, TUTTI_SUM, &f.value, &f.value, &options, &w), TUTTI_OK);
         expect_work(w, TUTTI_QUOTA);
         expect_in(tutti_work_error(w)->text, "result-bytes");
         tutti_work_free(w);
@@ -269,8 +271,8 @@ END_TEST
 static void merge(struct replica *me) {
         struct floats f;
         const struct tutti_options base = TUTTI_OPTIONS(.algorithm = "library"); /* which no host has */
-        struct tutti_group *g =
-                replica_join_group(me, &TUTTI_JOIN(.group = "train", .default_timeout = 20, .options = &base));
+        struct tutti_group *g = replica_join_group(
+                me, &TUTTI_JOIN(.group = "train", .default_timeout = 20, .options = &base));
         floats_init(me->t, &f, 10);
         floats_fill(&f, 1);
         expect_status(floats_sum(g, NULL, &f), TUTTI_UNSUPPORTED);
@@ -289,5 +291,5 @@ UNIT_MAIN("tf-reductions", 170, TA1_TA2_TA3_TA4_TB1_TB4_by_every_algorithm_with_
         TA1_TA2_TA3_TA4_TB1_TB4_by_every_algorithm_with_16_replicas,
         TA1_TA2_TA3_TA4_TB1_TB4_by_every_algorithm_on_1_to_8_devices,
         TF21_one_device_is_the_one_that_is_named, P10_large_values_by_hierarchical_copy,
-        P15_what_is_demanded_and_cannot_be_is_refused, P4_replicas_agree_on_packs, P18_scratch_is_charged_to_the_user,
-        TC7_options_of_a_membership_hold_where_a_call_says_nothing)
+        P15_what_is_demanded_and_cannot_be_is_refused, P4_replicas_agree_on_packs,
+        P18_scratch_is_charged_to_the_user, TC7_options_of_a_membership_hold_where_a_call_says_nothing)

@@ -166,7 +166,10 @@ static const struct options all_options __attribute__((unused)) = { .rounding = 
         .algorithm = ALGORITHM_HIERARCHICAL_COPY,
         .has_place = true,
         .place = 3,
-        .packing = { .num_packs = 5, .small_bytes = 6, .small_group = 7, .bytes_per_pack = UINT64_C(1) << 40 },
+        .packing = { .num_packs = 5,
+                .small_bytes = 6,
+                .small_group = 7,
+                .bytes_per_pack = UINT64_C(1) << 40 },
         .priority = -5 };
 
 static inline struct request submission(const struct entry *entries, uint32_t n) {

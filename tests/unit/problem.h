@@ -56,8 +56,14 @@ static inline void problem_add(struct made_problem *m, enum dtype dtype, uint64_
                         .destination = DESTINATION_ALL,
                         .n_dims = 1,
                         .shape = { count },
-                        .input = { .buffer = 1, .offset_bytes = at, .file = 1 + 2 * i, .span = { at, n_bytes } },
-                        .output = { .buffer = 2, .offset_bytes = at, .file = 2 + 2 * i, .span = { at, n_bytes } } };
+                        .input = { .buffer = 1,
+                                .offset_bytes = at,
+                                .file = 1 + 2 * i,
+                                .span = { at, n_bytes } },
+                        .output = { .buffer = 2,
+                                .offset_bytes = at,
+                                .file = 2 + 2 * i,
+                                .span = { at, n_bytes } } };
         }
 }
 
@@ -68,7 +74,7 @@ static inline void problem_on_gpus(struct made_problem *m, uint32_t n, const uin
         for (uint32_t i = 0; i < n; i++) {
                 m->topology.devices[i] = DEVICE_GPU + i;
                 for (uint32_t k = 0; k < n; k++)
-                        m->topology.links[i][k] = i == k                      ? LINK_SAME
+                        m->topology.links[i][k] = i == k                        ? LINK_SAME
                                                   : !links || links[i] >> k & 1 ? LINK_NVLINK
                                                                                 : LINK_NONE;
         }

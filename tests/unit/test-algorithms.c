@@ -67,13 +67,15 @@ static void *output_of(const struct made_problem *m, uint32_t i, uint32_t e) {
 static void widen(enum dtype dtype, const void *from, uint64_t count, float *to) {
         const uint16_t *halves = from;
         for (uint64_t k = 0; k < count; k++)
-                to[k] = (float)(dtype == DTYPE_F16 ? oracle_from_f16(halves[k]) : oracle_from_bf16(halves[k]));
+                to[k] = (float)(dtype == DTYPE_F16 ? oracle_from_f16(halves[k])
+                                                   : oracle_from_bf16(halves[k]));
 }
 
 static void narrow(enum dtype dtype, const float *from, uint64_t count, void *to) {
         uint16_t *halves = to;
         for (uint64_t k = 0; k < count; k++)
-                halves[k] = dtype == DTYPE_F16 ? oracle_to_f16((double)from[k]) : oracle_to_bf16((double)from[k]);
+                halves[k] =
+                        dtype == DTYPE_F16 ? oracle_to_f16((double)from[k]) : oracle_to_bf16((double)from[k]);
 }
 
 #define MOST_COUNT 3000
@@ -147,11 +149,13 @@ static void run(struct backend *b, struct plan *plan) {
 static void check_outputs(const struct made_problem *m, uint32_t e, const void *expected) {
         enum dtype dtype = entry_output_dtype(&m->entries[0][e]);
         for (uint32_t i = 0; i < m->problem.n_ranks; i++) {
-                ptrdiff_t at = oracle_difference(dtype, output_of(m, i, e), expected, m->entries[0][e].shape[0]);
+                ptrdiff_t at =
+                        oracle_difference(dtype, output_of(m, i, e), expected, m->entries[0][e].shape[0]);
                 if (at >= 0)
                         ck_abort_msg("%s %s of %u replicas on %u devices, entry %u: R%u[%td] is %s, not %s",
                                 op_name(m->signature.op), dtype_name(dtype), m->problem.n_ranks,
-                                m->problem.n_devices, e, i, at, oracle_show(dtype, output_of(m, i, e), (size_t)at),
+                                m->problem.n_devices, e, i, at,
+                                oracle_show(dtype, output_of(m, i, e), (size_t)at),
                                 oracle_show(dtype, expected, (size_t)at));
         }
 }
@@ -185,7 +189,9 @@ static struct backend *start(void) {
 static void draw_packing(struct packing *p) {
         switch (draw(4)) {
         case 0: p->num_packs = 1 + (uint32_t)draw(10); break;
-        case 1: *p = (struct packing){ .small_bytes = draw(2000) + 1, .small_group = 1 + (uint32_t)draw(4) }; break;
+        case 1:
+                *p = (struct packing){ .small_bytes = draw(2000) + 1, .small_group = 1 + (uint32_t)draw(4) };
+                break;
         case 2: p->bytes_per_pack = 1 + draw(4000); break;
         default: break;
         }
@@ -217,7 +223,8 @@ static void check_all(enum algorithm_name algorithm) {
                         bool is_int_mean = op == OP_MEAN && dtype_is_integer(dtype);
                         if (!op_is_supported(op, dtype) && !is_int_mean)
                                 continue;
-                        if (is_int_mean && algorithm == ALGORITHM_HIERARCHICAL_COPY && dtype_bytes(dtype) == 8)
+                        if (is_int_mean && algorithm == ALGORITHM_HIERARCHICAL_COPY &&
+                                dtype_bytes(dtype) == 8)
                                 continue; /* refused: test-planner-choice */
                         for (int round = 0; round < 12; round++)
                                 check_random(b, algorithm, op, dtype);
@@ -241,7 +248,8 @@ START_TEST(P12_hierarchical_means_of_integers_to_floats) {
         struct backend *b = start();
         for (size_t i = 0; i < 8 * ARRAY_SIZE(dtypes); i++) {
                 enum dtype dtype = dtypes[i % ARRAY_SIZE(dtypes)];
-                struct made_problem *m = problem_make(worlds[draw(ARRAY_SIZE(worlds))], 1 + (uint32_t)draw(8));
+                struct made_problem *m =
+                        problem_make(worlds[draw(ARRAY_SIZE(worlds))], 1 + (uint32_t)draw(8));
                 m->signature.op = OP_MEAN;
                 m->signature.options.algorithm = ALGORITHM_HIERARCHICAL_COPY;
                 problem_add(m, dtype, 1 + draw(900));
@@ -266,7 +274,8 @@ START_TEST(D12_hierarchical_sums_with_weights) {
         struct backend *b = start();
         for (size_t i = 0; i < 16 * ARRAY_SIZE(dtypes); i++) {
                 enum dtype dtype = dtypes[i % ARRAY_SIZE(dtypes)];
-                struct made_problem *m = problem_make(worlds[draw(ARRAY_SIZE(worlds))], 1 + (uint32_t)draw(8));
+                struct made_problem *m =
+                        problem_make(worlds[draw(ARRAY_SIZE(worlds))], 1 + (uint32_t)draw(8));
                 m->signature.op = draw(2) ? OP_MEAN : OP_SUM;
                 m->signature.options.algorithm = ALGORITHM_HIERARCHICAL_COPY;
                 m->signature.options.has_weight = true;
@@ -406,7 +415,8 @@ START_TEST(what_hierarchical_copy_plans) {
         problem_add(m, DTYPE_F16, 5);
         ck_assert_int_eq(planner_new(&planner, 4, 4096), 0);
         problem_prints(m, planner, 4096,
-                "hierarchical_copy order=tree CPU:0: 19 steps, 12 chunks of 4 KiB, moves 230 bytes, 4 phases, "
+                "hierarchical_copy order=tree CPU:0: 19 steps, 12 chunks of 4 KiB, moves 230 bytes, 4 "
+                "phases, "
                 "scratch 512 bytes\n"
                 "reduce SUM f16>f32 x2  R0 b1+0, R1 b1+0 -> CPU:0 scratch+0\n"
                 "CPU:1: reduce SUM f16>f32 x3  R0 b1+4, R1 b1+4 -> CPU:1 scratch+0\n"

@@ -29,7 +29,8 @@ static void script_record(struct server *s) {
 static struct tutti_group *join_with(struct tutti *t, const struct tutti_options *base) {
         struct tutti_group *g;
         ck_assert_int_eq(
-                tutti_join(t, &TUTTI_JOIN(.group = "g", .job = "j", .rank = 0, .world_size = 1, .options = base),
+                tutti_join(t,
+                        &TUTTI_JOIN(.group = "g", .job = "j", .rank = 0, .world_size = 1, .options = base),
                         &g),
                 TUTTI_OK);
         return g;
@@ -130,7 +131,8 @@ START_TEST(options_of_a_join_that_are_none_are_refused) {
         struct tutti_options base = { .timeout = 1 };
         struct tutti_group *g;
         ck_assert_int_eq(
-                tutti_join(t, &TUTTI_JOIN(.group = "g", .job = "j", .rank = 0, .world_size = 1, .options = &base),
+                tutti_join(t,
+                        &TUTTI_JOIN(.group = "g", .job = "j", .rank = 0, .world_size = 1, .options = &base),
                         &g),
                 TUTTI_INVALID);
         ck_assert_ptr_nonnull(strstr(tutti_error(), "begin them with TUTTI_OPTIONS"));

@@ -246,8 +246,12 @@ START_TEST(scratch_is_one_area_a_device) {
         ck_assert_uint_eq(plan_scratch_bytes(&p), 256);
         ck_assert_uint_eq(c.scratch, a.scratch);
         ck_assert_uint_eq(c.offset_bytes, 128);
-        struct step *s = plan_add_step(&p, &(struct step){ .kind = STEP_COPY, .device = 1, .dtype = DTYPE_U8,
-                                                   .n_inputs = 1, .n_outputs = 1, .count = 1 });
+        struct step *s = plan_add_step(&p, &(struct step){ .kind = STEP_COPY,
+                                                   .device = 1,
+                                                   .dtype = DTYPE_U8,
+                                                   .n_inputs = 1,
+                                                   .n_outputs = 1,
+                                                   .count = 1 });
         ck_assert_ptr_nonnull(s);
         plan_inputs(&p, s)[0] = c;
         plan_outputs(&p, s)[0] = b;

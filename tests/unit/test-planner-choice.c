@@ -59,7 +59,8 @@ START_TEST(on_GPUs_size_links_and_library_decide) {
         problem_on_gpus(large, 4, NULL);
         ck_assert_int_eq(chosen(small), ALGORITHM_ONE_DEVICE);
         ck_assert_int_eq(chosen(large), ALGORITHM_LIBRARY);
-        ck_assert_int_eq(choose_by(large, &(struct plan_rules){ .library_from_bytes = 1 << 20 }).algorithm->name,
+        ck_assert_int_eq(
+                choose_by(large, &(struct plan_rules){ .library_from_bytes = 1 << 20 }).algorithm->name,
                 ALGORITHM_ONE_DEVICE);
         large->signature.options.reproducible = true;
         ck_assert_int_eq(chosen(large), ALGORITHM_ONE_DEVICE);
@@ -96,9 +97,10 @@ START_TEST(on_a_host_it_is_the_pass_in_rank_order_whatever_it_is_called) {
                 ck_assert_int_eq(choice.algorithm->order, ORDER_RANK);
                 if (implementations[i] == IMPLEMENTATION_RING)
                         ck_assert_str_eq(choice.why, "on a host, RING is the pass in rank order");
-                ck_assert_str_eq(choice.fallback, implementations[i] == IMPLEMENTATION_NCCL
-                                                          ? "NCCL was asked for, but host devices have no library"
-                                                          : "");
+                ck_assert_str_eq(
+                        choice.fallback, implementations[i] == IMPLEMENTATION_NCCL
+                                                 ? "NCCL was asked for, but host devices have no library"
+                                                 : "");
         }
         free(m);
 }
@@ -166,8 +168,7 @@ START_TEST(islands_are_halves_or_what_reaches_each_other) {
                 struct made_problem *m = problem_make(1, 1);
                 uint32_t islands[MAX_TOPOLOGY];
                 problem_on_gpus(m, cases[i].n, cases[i].links);
-                ck_assert_uint_eq(
-                        topology_islands(&m->topology, m->topology.devices, cases[i].n, islands),
+                ck_assert_uint_eq(topology_islands(&m->topology, m->topology.devices, cases[i].n, islands),
                         cases[i].n_islands);
                 ck_assert_mem_eq(islands, cases[i].islands, cases[i].n * sizeof(*islands));
                 free(m);

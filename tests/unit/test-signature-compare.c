@@ -178,10 +178,9 @@ START_TEST(B3_B4_fields_are_printed_as_values_never_as_byte_counts) {
                 .has_weight = true,
                 .reproducible = true };
         check_print(&h, FIELD_OPTIONS, -1, "rounding=floor implementation=RING weight reproducible");
-        h.signature.options = (struct options){ .algorithm = ALGORITHM_ONE_DEVICE,
-                .has_place = true,
-                .place = 1,
-                .packing = { 1, 2, 3, 4 } };
+        h.signature.options = (struct options){
+                .algorithm = ALGORITHM_ONE_DEVICE, .has_place = true, .place = 1, .packing = { 1, 2, 3, 4 }
+        };
         check_print(&h, FIELD_OPTIONS, -1,
                 "algorithm=one_device device=CPU:1 num_packs=1 agg_small_grads_max_bytes=2 "
                 "agg_small_grads_max_group=3 bytes_per_pack=4");

@@ -59,8 +59,8 @@ struct tutti_options {
         void *stream;
 };
 
-/* A call's options are merged with those that its membership was joined with: a field that the call gives (not
- * its default) counts, for any other that of the membership, unless the call resets it: then it has its
+/* A call's options are merged with those that its membership was joined with: a field that the call gives
+ * (not its default) counts, for any other that of the membership, unless the call resets it: then it has its
  * default. `algorithm` and `device` are one field, so are the four of packing, and the three checks. */
 #define TUTTI_RESET_TIMEOUT        (UINT64_C(1) << 0)
 #define TUTTI_RESET_ROUNDING       (UINT64_C(1) << 1)

@@ -55,9 +55,10 @@ static void check_overflow(const struct job *j) {
         struct kernel_count count = kernels_count_wrapped(j->chunk->isa, &j->call);
         if (count.n == 0)
                 return;
-        const struct findings found = {
-                .overflow = { .n = count.n, .entry = j->step->entry, .index = j->step->first_element + j->first_element + count.first }
-        };
+        const struct findings found = { .overflow = { .n = count.n,
+                                                .entry = j->step->entry,
+                                                .index = j->step->first_element + j->first_element +
+                                                         count.first } };
         findings_add(j->chunk->found, &found);
 }
 

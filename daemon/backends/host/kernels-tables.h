@@ -10,8 +10,8 @@ struct kernel_table {
         kernel_fn
                 *checked[N_DTYPE][N_OP]; /* the same, looking for NaNs and infinities; NULL: there are none */
         kernel_fn *weighted[N_DTYPE];    /* SUM and MEAN of floats with weights; looks where it is asked to */
-        /* In two goes (kernel_call.output_dtype): by the dtype of the inputs; by that of the outputs. NULL: the
-         * kernels above do it. */
+        /* In two goes (kernel_call.output_dtype): by the dtype of the inputs; by that of the outputs. NULL:
+         * the kernels above do it. */
         kernel_fn *partial[N_DTYPE], *weighted_partial[N_DTYPE];
         kernel_fn *total[N_DTYPE], *weighted_total[N_DTYPE];
         /* Added to *ret; SUM and PROD of integers. */
