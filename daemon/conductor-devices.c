@@ -182,7 +182,7 @@ enum status conductor_explain_failure(struct conductor *c, const struct meeting 
         text_init(&text, device, sizeof(device));
         describe_device(c, t->plan.device, &text);
         error_init(err, t->status);
-        err->outputs_undefined = true;
+        err->outputs_undefined = t->status != STATUS_NO_MEMORY; /* that comes before it is sent */
         err->have = m->have;
         if (t->status == STATUS_DEVICE_LOST)
                 return error_set(err, STATUS_DEVICE_LOST, FIELD_UNSPECIFIED,
