@@ -211,6 +211,51 @@ START_TEST(communicators_that_cannot_be_made_fail_the_run_and_are_tried_again) {
 }
 END_TEST
 
+/* An all-reduce over GPU:1 and GPU:2 has communicators that share GPU:1 with those over GPU:0 and GPU:1. */
+START_TEST(who_shares_a_device_is_aborted_together) {
+        struct floor f;
+        struct plan pairs[2];
+        struct run runs[2];
+        floor_open(&f, "4");
+        for (uint32_t i = 0; i < 2; i++) {
+                const struct chore *operands[] = { &f.in[i], &f.in[i + 1], &f.out[i], &f.out[i + 1] };
+                plan_init(&pairs[i]);
+                bench_add(&pairs[i],
+                        &(struct bench_step){ .operands = operands,
+                                .step = { .kind = STEP_LIBRARY,
+                                        .device = DEVICE_GPU + i,
+                                        .op = OP_SUM,
+                                        .dtype = DTYPE_F32,
+                                        .n_inputs = 2,
+                                        .n_outputs = 2,
+                                        .count = COUNT } });
+                bench_freeze(&pairs[i], i);
+                runs[i] = (struct run){ .plan = &pairs[i], .group = i };
+                bench_launch(&f.t, &runs[i]);
+                ck_assert(bench_wait(&f.t, &runs[i], 10));
+                ck_assert_msg(runs[i].status == STATUS_OK, "%s", runs[i].why);
+                expect(&f, i, i == 0 ? 3 : 5);
+        }
+        ck_assert_uint_eq(fakecuda_calls(f.t.fake, NULL, "ncclCommInitRankConfig"), 4);
+        fakecuda_strike(f.t.fake,
+                &(struct fakecuda_strike){ .fault = FAKECUDA_ASYNC, .call = "ncclAllReduce", .code = 6 });
+        bench_launch(&f.t, &runs[0]);
+        ck_assert(bench_wait(&f.t, &runs[0], 10));
+        ck_assert_int_eq(runs[0].status, STATUS_ABORTED);
+        ck_assert_uint_eq(fakecuda_calls(f.t.fake, NULL, "ncclCommAbort"), 4);
+        /* Both are being made anew before anybody asks. */
+        ck_assert_uint_eq(fakecuda_calls(f.t.fake, NULL, "ncclCommInitRankConfig"), 8);
+        fakecuda_clear(f.t.fake);
+        for (uint32_t i = 0; i < 2; i++) {
+                bench_launch(&f.t, &runs[i]);
+                ck_assert(bench_wait(&f.t, &runs[i], 10));
+                ck_assert_msg(runs[i].status == STATUS_OK, "%s", runs[i].why);
+                plan_deinit(&pairs[i]);
+        }
+        floor_close(&f);
+}
+END_TEST
+
 /* Memory for communicators is the device's once, whatever number of groups there are (J2). */
 START_TEST(J2_groups_share_communicators) {
         struct floor f;
@@ -232,4 +277,4 @@ UNIT_MAIN("cuda-library", 60, all_reduce_on_one_device, all_reduce_on_two_device
         a_mean_is_the_sum_divided_once, a_reduction_comes_to_its_root_alone, a_broadcast_comes_from_its_root,
         the_library_waits_for_no_client, an_asynchronous_error_aborts_and_the_next_goes_on,
         a_collective_that_does_not_end_is_aborted_in_time,
-        communicators_that_cannot_be_made_fail_the_run_and_are_tried_again, J2_groups_share_communicators)
+        communicators_that_cannot_be_made_fail_the_run_and_are_tried_again, who_shares_a_device_is_aborted_together, J2_groups_share_communicators)

@@ -118,6 +118,53 @@ START_TEST(F8_host_memory_that_cannot_be_pinned_works_and_says_so) {
 }
 END_TEST
 
+/* Of an output with gaps nothing is written but its elements, copied or not. */
+static void stride(bool is_pinned) {
+        struct bench t;
+        bench_prepare(&t, "1");
+        if (!is_pinned)
+                setenv("FAKECUDA_FAIL", "cuMemHostRegister:1+=CUDA_ERROR_OUT_OF_MEMORY", 1);
+        bench_open(&t);
+        struct chore in = bench_memory(&t, HOST, 4096), out = bench_memory(&t, HOST, 4096);
+        uint32_t *from = bench_data(&in), *to = bench_data(&out);
+        for (uint32_t i = 0; i < 1024; i++) {
+                from[i] = i;
+                to[i] = UINT32_MAX;
+        }
+        struct plan p;
+        plan_init(&p);
+        const struct step step = { .kind = STEP_COPY, .device = DEVICE_GPU, .dtype = DTYPE_U32,
+                .n_inputs = 1, .n_outputs = 1, .count = 300, .n_dims = 2, .shape = { 100, 3 } };
+        struct step *s = plan_add_step(&p, &step);
+        plan_inputs(&p, s)[0] = (struct operand){ .memory = in.memory, .offset_bytes = 8 };
+        plan_outputs(&p, s)[0] = (struct operand){ .memory = out.memory, .offset_bytes = 4 };
+        memcpy(plan_strides(&p, s, 0), ((const uint64_t[]){ 3, 1 }), 16);
+        memcpy(plan_strides(&p, s, 1), ((const uint64_t[]){ 10, 2 }), 16);
+        bench_freeze(&p, 0);
+        bench_run(&t, &p);
+        for (uint32_t i = 0; i < 300; i++) {
+                uint32_t at = 1 + i / 3 * 10 + i % 3 * 2;
+                ck_assert_uint_eq(to[at], 2 + i);
+                to[at] = UINT32_MAX;
+        }
+        for (uint32_t i = 0; i < 1024; i++)
+                ck_assert_uint_eq(to[i], UINT32_MAX);
+        plan_deinit(&p);
+        bench_release(&t, &in);
+        bench_release(&t, &out);
+        bench_close(&t);
+}
+
+START_TEST(gaps_are_left_alone) {
+        stride(true);
+}
+END_TEST
+
+START_TEST(F8_gaps_are_left_alone_where_memory_is_copied) {
+        stride(false);
+}
+END_TEST
+
 /* --- phases --- */
 
 /* A sum on GPU:0 into scratch there, then a copy by GPU:1 from the scratch to an output on GPU:1. */
@@ -354,7 +401,7 @@ END_TEST
 
 UNIT_MAIN("cuda-run", 60, N2_two_replicas_on_one_gpu, two_gpus_reach_each_other, seven_replicas_on_four_gpus,
         N4_host_and_gpu_in_one, forty_eight_replicas_have_a_table, no_elements_are_a_meeting_too,
-        F8_host_memory_that_cannot_be_pinned_works_and_says_so, a_join_puts_devices_in_order,
+        F8_host_memory_that_cannot_be_pinned_works_and_says_so, gaps_are_left_alone, F8_gaps_are_left_alone_where_memory_is_copied, a_join_puts_devices_in_order,
         what_checks_find_comes_back, an_operand_outside_its_buffer_is_refused,
         a_buffer_let_go_of_under_a_run_stays_until_its_end,
         E14_a_sticky_error_ends_all_runs_and_the_backend,

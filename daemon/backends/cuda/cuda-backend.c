@@ -83,6 +83,7 @@ static void free_cuda(struct cuda *c) {
         cuda_areas_close(c);
         cuda_devices_close(c);
         driver_close(&c->driver);
+        cliques_unload(c);
         free(c);
 }
 

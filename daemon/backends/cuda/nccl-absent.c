@@ -10,6 +10,10 @@ void cliques_close(struct cuda *c) {
         (void)c;
 }
 
+void cliques_unload(struct cuda *c) {
+        (void)c;
+}
+
 void cliques_poll(struct cuda *c) {
         (void)c;
 }

@@ -288,6 +288,11 @@ void cliques_close(struct cuda *c) {
                 list_unlink(&k->link);
                 free(k);
         }
+}
+
+void cliques_unload(struct cuda *c) {
+        if (!c->cliques)
+                return;
         dlclose(c->cliques->library);
         free(c->cliques);
         c->cliques = NULL;

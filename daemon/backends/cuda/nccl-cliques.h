@@ -11,6 +11,8 @@
 /* Without NCCL, or where it is not to be used, that is a fallback and nothing more. */
 void cliques_open(struct cuda *c);
 void cliques_close(struct cuda *c);
+/* When the driver is through with all work that came from the library. */
+void cliques_unload(struct cuda *c);
 /* Moves on what is being made, and finds errors. */
 void cliques_poll(struct cuda *c);
 

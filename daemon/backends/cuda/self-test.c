@@ -57,7 +57,7 @@ static bool finish(struct bench *t, struct cuda_device *d) {
         uint64_t limit = clock_now_ns() + c->options.test_limit_ns;
         CUresult r = CUDA_ERROR_NOT_READY;
         while (clock_now_ns() < limit) {
-                r = cuda_enter(c, d) < 0 ? CUDA_ERROR_UNKNOWN : c->driver.cuStreamQuery(d->own);
+                r = cuda_enter(c, d) < 0 ? CUDA_ERROR_INVALID_CONTEXT : c->driver.cuStreamQuery(d->own);
                 if (r != CUDA_ERROR_NOT_READY)
                         break;
                 nanosleep(&(struct timespec){ .tv_nsec = 50000 }, NULL);
@@ -75,7 +75,7 @@ static bool finish(struct bench *t, struct cuda_device *d) {
 
 static bool copy(struct bench *t, struct cuda_device *d, CUdeviceptr to, CUdeviceptr from) {
         struct cuda *c = t->c;
-        CUresult r = cuda_enter(c, d) < 0 ? CUDA_ERROR_UNKNOWN :
+        CUresult r = cuda_enter(c, d) < 0 ? CUDA_ERROR_INVALID_CONTEXT :
                                             c->driver.cuMemcpyAsync(to, from, TEST_BYTES, d->own);
         if (r == CUDA_SUCCESS)
                 return true;
