@@ -60,7 +60,8 @@ static bool has_packing(const struct packing *p) {
 }
 
 static void merge_ways(const struct options *base, uint64_t reset, struct options *call) {
-        if (!(reset & TUTTI_RESET_ALGORITHM) && call->algorithm == ALGORITHM_UNSPECIFIED && !call->has_place) {
+        if (!(reset & TUTTI_RESET_ALGORITHM) && call->algorithm == ALGORITHM_UNSPECIFIED &&
+                !call->has_place) {
                 call->algorithm = base->algorithm;
                 call->has_place = base->has_place;
                 call->place = base->place;

@@ -1,4 +1,5 @@
-/* The options of a collective: the caller's in wire form, and a membership's base set merged with a call's. */
+/* The options of a collective: the caller's in wire form, and a membership's base set merged with a call's.
+ */
 #pragma once
 
 #include "lib/failure.h"
