@@ -26,7 +26,7 @@ static struct fakecuda *control;
 /* --- in the test --- */
 
 /* A tuttid whose worker, and replicas that, have `n_devices` fake GPUs. */
-static struct host *start(const char *n_devices) {
+static struct host *start_with(const char *n_devices, const char *setting) {
         char path[256];
         snprintf(path, sizeof(path), "%s/fakecuda", unit_directory());
         setenv("FAKECUDA_CONTROL", path, 1);
@@ -34,7 +34,11 @@ static struct host *start(const char *n_devices) {
         setenv("LD_LIBRARY_PATH", fakecuda_directory(), 1);
         control = fakecuda_open(path);
         ck_assert_ptr_nonnull(control);
-        return host_start((const char *const[]){ "--set", "gpu.ipc=yes", NULL });
+        return host_start((const char *const[]){ "--set", "gpu.ipc=yes", "--set", setting, NULL });
+}
+
+static struct host *start(const char *n_devices) {
+        return start_with(n_devices, "gpu.enabled=auto");
 }
 
 static void stop(struct host *h) {
@@ -417,7 +421,59 @@ START_TEST(P9_a_stream_goes_on_when_tuttid_is_killed) {
 }
 END_TEST
 
-UNIT_MAIN("cuda", 60, E8_N2_two_replicas_on_one_gpu_by_each_kind_of_memory,
+/* R0's stream never gets there. Another group's do, and in the end R0's peer is told who is late. */
+static void body_silent(struct replica *me) {
+        use_device(0);
+        CUstream s = new_stream(), other = new_stream();
+        struct tutti_group *g = replica_join_group(me, &TUTTI_JOIN(.group = "train"));
+        struct tutti_group *quick = replica_join_group(me, &TUTTI_JOIN(.group = "quick"));
+        struct tutti_buffer *b = new_buffer(me->t, TUTTI_CUDA_VMM_MADE),
+                            *c = new_buffer(me->t, TUTTI_CUDA_VMM_MADE);
+        fill(c, 1);
+        replica_say(me, "%d", (int)getpid());
+        replica_hear(me, "go");
+        if (me->rank == 0)
+                ok(cu.cuMemsetD8Async(pointer_of(b), 0, 4, s));
+        struct tutti_work *slow = start_on(g, "a", b, s), *w = start_on(quick, "a", c, other);
+        ok(cu.cuStreamSynchronize(other));
+        expect_floats(c, 2);
+        ck_assert_int_eq(tutti_work_wait(w, -1), TUTTI_OK);
+        tutti_work_free(w);
+        ck_assert_int_eq(tutti_work_wait(slow, -1), TUTTI_TIMEOUT);
+        if (me->rank == 1)
+                ok(cu.cuStreamSynchronize(s)); /* it waits for nobody any more */
+        replica_say(me, "told");
+        replica_hear(me, "end");
+        ok(cu.cuStreamSynchronize(s));
+        tutti_work_free(slow);
+        tutti_buffer_free(b);
+        tutti_buffer_free(c);
+        leave(me);
+}
+
+START_TEST(a_stream_that_never_comes_holds_up_its_own_group_alone) {
+        struct replica *r[2];
+        char who[32];
+        struct host *h = start_with("1", "gpu.signal-timeout=1s");
+        replicas_spawn(h, 2, body_silent, NULL, r);
+        snprintf(who, sizeof(who), "#%s", replica_listen(r[0], 10));
+        replica_listen(r[1], 10);
+        fakecuda_hold(control, who, "cuMemsetD8Async");
+        for (int i = 0; i < 2; i++)
+                replica_tell(r[i], "go");
+        for (int i = 0; i < 2; i++)
+                replica_expect(r[i], "told", 15);
+        fakecuda_release(control);
+        for (int i = 0; i < 2; i++) {
+                replica_tell(r[i], "end");
+                ck_assert_int_eq(replica_end(r[i], 20), 0);
+        }
+        stop(h);
+}
+END_TEST
+
+UNIT_MAIN("cuda", 60, a_stream_that_never_comes_holds_up_its_own_group_alone,
+        E8_N2_two_replicas_on_one_gpu_by_each_kind_of_memory,
         N4_every_kind_of_memory_and_the_host_in_one_collective, E9_a_device_is_who_it_is_and_not_its_number,
         E9_an_unknown_device_is_told_which_ones_there_are,
         a_collective_waits_for_a_stream_and_the_stream_for_the_result,
