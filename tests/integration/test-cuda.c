@@ -472,7 +472,50 @@ START_TEST(a_stream_that_never_comes_holds_up_its_own_group_alone) {
 }
 END_TEST
 
-UNIT_MAIN("cuda", 60, a_stream_that_never_comes_holds_up_its_own_group_alone,
+/* The worker breaks under a collective: streams go on, the memory is imported again, the next one is well. */
+static void body_broken(struct replica *me) {
+        use_device(0);
+        CUstream s = new_stream();
+        struct tutti_group *g = replica_join_group(me, &TUTTI_JOIN(.group = "train"));
+        struct tutti_buffer *b = new_buffer(me->t, me->rank ? TUTTI_CUDA_VMM_FD : TUTTI_CUDA_VMM_MADE);
+        fill(b, 1);
+        replica_say(me, "ready");
+        replica_hear(me, "go");
+        struct tutti_work *w = start_on(g, "a", b, s);
+        ok(cu.cuStreamSynchronize(s));
+        ck_assert_int_eq(tutti_work_wait(w, -1), TUTTI_DEVICE_LOST);
+        ck_assert(tutti_work_error(w)->outputs_undefined);
+        tutti_work_free(w);
+        fill(b, 1);
+        w = start_on(g, "a", b, s);
+        ok(cu.cuStreamSynchronize(s));
+        ck_assert_int_eq(tutti_work_wait(w, -1), TUTTI_OK);
+        expect_floats(b, 2);
+        tutti_work_free(w);
+        ck_assert_int_eq(tutti_barrier(g, NULL), TUTTI_OK);
+        tutti_buffer_free(b);
+        leave(me);
+}
+
+START_TEST(E14_streams_go_on_when_the_worker_breaks) {
+        struct replica *r[2];
+        struct host *h = start("1");
+        replicas_spawn(h, 2, body_broken, NULL, r);
+        for (int i = 0; i < 2; i++)
+                replica_expect(r[i], "ready", 10);
+        fakecuda_strike(
+                control, &(struct fakecuda_strike){
+                                 .fault = FAKECUDA_STICKS, .who = "tuttid-gpu", .call = "cuLaunchKernel" });
+        for (int i = 0; i < 2; i++)
+                replica_tell(r[i], "go");
+        for (int i = 0; i < 2; i++)
+                ck_assert_int_eq(replica_end(r[i], 20), 0);
+        stop(h);
+}
+END_TEST
+
+UNIT_MAIN("cuda", 60, E14_streams_go_on_when_the_worker_breaks,
+        a_stream_that_never_comes_holds_up_its_own_group_alone,
         E8_N2_two_replicas_on_one_gpu_by_each_kind_of_memory,
         N4_every_kind_of_memory_and_the_host_in_one_collective, E9_a_device_is_who_it_is_and_not_its_number,
         E9_an_unknown_device_is_told_which_ones_there_are,
