@@ -157,6 +157,7 @@ static bool (*const parts[][MAX_PARTS])(struct row_writer *w, struct query *q) =
         [WHAT_DUMP] = { write_dump },
         [WHAT_QUOTA] = { write_quota },
         [WHAT_HISTOGRAMS] = { write_groups_histograms },
+        [WHAT_PLAN] = { write_plan },
 };
 
 /* --- what cannot be answered --- */
@@ -267,6 +268,7 @@ void conductor_drop_query(struct session *s) {
         if (!s->query)
                 return;
         list_unlink(&s->query->link);
+        free(s->query->plan);
         free(s->query);
         s->query = NULL;
 }
@@ -295,6 +297,8 @@ void conductor_query(struct conductor *c, struct session *s, uint64_t request, c
         s->viewer.uid = ask->has_user ? ask->user : s->uid; /* one question at a time */
         CLEANUP_FREE struct query *q = query_new(s, request, ask, c->now_ns);
         enum status status = q ? query_check(c, s, q, &err) : refuse_memory(&err);
+        if (status == STATUS_OK && ask->what == WHAT_PLAN)
+                status = plan_text_make(c, ask, &q->plan, &err);
         if (status != STATUS_OK) {
                 conductor_reply_status(c, s, request, status, &err);
                 return;

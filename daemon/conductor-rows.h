@@ -21,7 +21,8 @@ struct query {
         uint64_t group_id;  /* in this part: groups up to this one are written */
         uint32_t rank;      /* of the next group: ranks below this one are written */
         uint64_t recording; /* which one is dumped */
-        uint64_t cursor;    /* in it */
+        uint64_t cursor;    /* in it; in the text of a plan, in bytes */
+        struct plan_text *plan; /* WHAT_PLAN: owned */
         uint64_t asked_ns; /* from when the ages of its records count back, in whichever turn they are written
                             */
 };
@@ -54,5 +55,11 @@ bool write_pending(struct row_writer *w, struct query *q, const struct group *g)
 bool write_results(struct row_writer *w, struct query *q, const struct group *g);
 bool write_stats(struct row_writer *w, struct query *q, const struct group *g);
 bool write_histograms(struct row_writer *w, struct query *q, const struct group *g);
+
+/* conductor-plan.c. Plans what a WHAT_PLAN asks about; *ret is one block, for free(). What the collective
+ * itself would be answered, or LIMIT. */
+enum status plan_text_make(const struct conductor *c, const struct msg_query *ask, struct plan_text **ret,
+        struct error *err) MUST_USE;
+bool write_plan(struct row_writer *w, struct query *q);
 
 void write_record(struct row_writer *w, const struct row_record *record);

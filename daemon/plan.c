@@ -17,6 +17,10 @@ static const char *const order_names[] = {
         [ORDER_LIBRARY] = "library",
 };
 
+const char *plan_order_name(enum plan_order order) {
+        return order_names[order];
+}
+
 void plan_init(struct plan *p) {
         *p = (struct plan){ .algorithm = "" };
 }

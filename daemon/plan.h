@@ -109,6 +109,8 @@ struct plan {
         uint64_t n_chunks;
 };
 
+const char *plan_order_name(enum plan_order order); /* "rank" */
+
 void plan_init(struct plan *p);
 void plan_deinit(struct plan *p);
 /* Empty again; keeps its memory. */

@@ -116,7 +116,8 @@ static bool find_in_row(const struct health_view *v, const struct tutti_row *row
         case TUTTI_ROW_RECORD:
         case TUTTI_ROW_RESULT:
         case TUTTI_ROW_BUFFER:
-        case TUTTI_ROW_HISTOGRAM: return false;
+        case TUTTI_ROW_HISTOGRAM:
+        case TUTTI_ROW_PLAN: return false;
         }
         return false;
 }

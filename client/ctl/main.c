@@ -48,6 +48,7 @@ static const struct command *const commands[] = {
         &command_trace,
         &command_doctor,
         &command_quota,
+        &command_plan,
         &command_completion,
         &command_version,
         &command_help,

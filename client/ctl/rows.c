@@ -25,6 +25,7 @@ const char *row_job(const struct tutti_row *row) {
         case TUTTI_ROW_NONE:
         case TUTTI_ROW_DAEMON:
         case TUTTI_ROW_DEVICE:
+        case TUTTI_ROW_PLAN:
         case TUTTI_ROW_FALLBACK:
         case TUTTI_ROW_BUFFER:
         case TUTTI_ROW_QUOTA: return "";
@@ -44,6 +45,7 @@ const char *row_group(const struct tutti_row *row) {
         case TUTTI_ROW_NONE:
         case TUTTI_ROW_DAEMON:
         case TUTTI_ROW_DEVICE:
+        case TUTTI_ROW_PLAN:
         case TUTTI_ROW_FALLBACK:
         case TUTTI_ROW_BUFFER:
         case TUTTI_ROW_QUOTA: return "";

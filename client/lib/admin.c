@@ -1,8 +1,11 @@
 #include <tutti/admin.h>
 
+#include <string.h>
 #include "lib/answer.h"
+#include "lib/arguments.h"
 #include "lib/connection.h"
 #include "lib/environment.h"
+#include "lib/options.h"
 
 static enum tutti_status no_memory_for_answer(void) {
         return thread_say(
@@ -22,6 +25,20 @@ static enum tutti_status ask(
         return *ret ? TUTTI_OK : no_memory_for_answer();
 }
 
+static enum tutti_status ask_whole(
+        struct tutti *t, const struct msg_query *query, struct tutti_answer **ret) {
+        struct answer *answer = answer_new();
+        if (!answer)
+                return no_memory_for_answer();
+        struct tutti_answer *published;
+        enum tutti_status status = ask(t, query, answer, &published);
+        if (status == TUTTI_OK)
+                *ret = published;
+        else
+                answer_free(answer);
+        return status;
+}
+
 enum tutti_status tutti_admin_ask(struct tutti *t, enum tutti_admin_what what, const char *job,
         const char *group, struct tutti_answer **ret) {
         if (!t || !ret)
@@ -30,21 +47,67 @@ enum tutti_status tutti_admin_ask(struct tutti *t, enum tutti_admin_what what, c
         enum tutti_status status = connection_check(t);
         if (status != TUTTI_OK)
                 return status;
-        struct answer *answer = answer_new();
-        if (!answer)
-                return no_memory_for_answer();
         const struct msg_query query = { .what = (enum what)what,
                 .job = job ? job : "",
                 .group = group ? group : "",
                 .has_user = t->has_user,
                 .user = t->user };
-        struct tutti_answer *published;
-        status = ask(t, &query, answer, &published);
-        if (status == TUTTI_OK)
-                *ret = published;
-        else
-                answer_free(answer);
-        return status;
+        return ask_whole(t, &query, ret);
+}
+
+/* --- plans --- */
+
+#define MAX_QUESTION_VALUES 256
+
+static enum status take_values(
+        const struct tutti_plan_question *q, struct entry *entries, struct error *err) {
+        if (q->n_values > MAX_QUESTION_VALUES)
+                return refuse(err, STATUS_LIMIT, FIELD_BATCH_LENGTH, "a plan is shown of at most %d values",
+                        MAX_QUESTION_VALUES);
+        for (uint32_t i = 0; i < q->n_values; i++) {
+                const struct tutti_value *v = &q->values[i];
+                if (v->n_dims > TUTTI_MAX_DIMS)
+                        return refuse(err, STATUS_INVALID, FIELD_SHAPE, "value %u has %u dimensions", i,
+                                v->n_dims);
+                entries[i] = (struct entry){ .dtype = (enum dtype)v->dtype,
+                        .destination = DESTINATION_ALL,
+                        .n_dims = v->n_dims };
+                memcpy(entries[i].shape, v->shape, v->n_dims * sizeof(*v->shape));
+        }
+        return STATUS_OK;
+}
+
+enum tutti_status tutti_admin_plan(
+        struct tutti *t, const struct tutti_plan_question *question, struct tutti_answer **ret) {
+        static _Thread_local struct entry entries[MAX_QUESTION_VALUES];
+        struct tutti_plan_question q;
+        struct half_options options;
+        struct error err;
+        if (!t || !ret || !question || !arguments_copy(&ARGUMENTS(&q), question, question->struct_size))
+                return thread_say(STATUS_INVALID, FIELD_UNSPECIFIED,
+                        "tutti_admin_plan needs a connection, a question that begins with "
+                        "TUTTI_PLAN_QUESTION, and a place for the answer");
+        enum tutti_status checked = connection_check(t);
+        if (checked != TUTTI_OK)
+                return checked;
+        enum status status = options_take(q.options, &options, &err);
+        if (status == STATUS_OK)
+                status = take_values(&q, entries, &err);
+        if (status != STATUS_OK)
+                return thread_fail(&err);
+        const struct msg_query query = { .what = WHAT_PLAN,
+                .job = "",
+                .group = "",
+                .has_shape = true,
+                .world_size = q.world_size,
+                .shape = { .signature = { .kind = (enum kind)q.kind,
+                                   .op = (enum op)q.op,
+                                   .root = q.root,
+                                   .options = options.options,
+                                   .n_entries = q.n_values },
+                        .n_part_entries = q.n_values,
+                        .entries = entries } };
+        return ask_whole(t, &query, ret);
 }
 
 enum tutti_status tutti_admin_set_user(struct tutti *t, uint32_t uid) {

@@ -91,6 +91,21 @@ static const struct tutti_replica *copy_replicas(
 
 /* --- rows --- */
 
+static void copy_plan(struct answer *a, const struct row_plan *r, struct tutti_row_plan *ret) {
+        *ret = (struct tutti_row_plan){
+                .algorithm = copy_string(a, r->algorithm),
+                .order = copy_string(a, r->order),
+                .device = copy_string(a, r->device),
+                .why = copy_string(a, r->why),
+                .fallback = copy_string(a, r->fallback),
+                .text = copy_string(a, r->text),
+                .n_steps = r->n_steps,
+                .n_phases = r->n_phases,
+                .scratch_bytes = r->scratch_bytes,
+                .moved_bytes = r->moved_bytes,
+        };
+}
+
 static void copy_daemon(struct answer *a, const struct row_daemon *r, struct tutti_row_daemon *ret) {
         *ret = (struct tutti_row_daemon){
                 .version = copy_string(a, r->version),
@@ -317,6 +332,7 @@ static void copy_row(struct answer *a, const struct row *r, struct tutti_row *re
         case ROW_RESULT: copy_result(a, &r->result, &ret->result); return;
         case ROW_BUFFER: copy_buffer(a, &r->buffer, &ret->buffer); return;
         case ROW_HISTOGRAM: copy_histogram(a, &r->histogram, &ret->histogram); return;
+        case ROW_PLAN: copy_plan(a, &r->plan, &ret->plan); return;
         }
 }
 

@@ -413,21 +413,33 @@ static void release_result_out(const struct msg_release_result *r, Tutti__V1__Re
         m->detach = r->detach;
 }
 
-static struct msg_query query_in(const Tutti__V1__Query *m) {
-        return (struct msg_query){ .what = known_or((int)m->what, WHAT_HISTOGRAMS + 1, WHAT_HISTOGRAMS + 1),
+static int query_in(const Tutti__V1__Query *m, struct arena *arena, struct msg_query *ret) {
+        *ret = (struct msg_query){ .what = known_or((int)m->what, WHAT_PLAN + 1, WHAT_PLAN + 1),
                 .job = string_in(m->job),
                 .group = string_in(m->group),
                 .has_user = m->has_user,
-                .user = m->user };
+                .user = m->user,
+                .has_shape = m->shape != NULL,
+                .world_size = m->world_size };
+        return m->shape ? submit_in(m->shape, arena, &ret->shape) : 0;
 }
 
-static void query_out(const struct msg_query *q, Tutti__V1__Query *m) {
+struct query_box {
+        Tutti__V1__Query message;
+        struct submit_box shape;
+};
+
+static bool query_out(const struct msg_query *q, struct arena *scratch, struct query_box *box) {
+        Tutti__V1__Query *m = &box->message;
         tutti__v1__query__init(m);
         m->what = (Tutti__V1__What)q->what;
         m->job = string_out(q->job);
         m->group = string_out(q->group);
         m->has_user = q->has_user;
         m->user = q->user;
+        m->world_size = q->world_size;
+        m->shape = q->has_shape ? &box->shape.message : NULL;
+        return !q->has_shape || submit_out(&q->shape, scratch, &box->shape);
 }
 
 static void open_signals_out(const struct msg_open_signals *o, Tutti__V1__OpenSignals *m) {
@@ -462,7 +474,7 @@ static int body_in(const Tutti__V1__Request *m, struct arena *arena, struct requ
                 break;
         case REQUEST_MAKE_RESULT: ret->make_result = make_result_in(m->make_result); break;
         case REQUEST_RELEASE_RESULT: ret->release_result = release_result_in(m->release_result); break;
-        case REQUEST_QUERY: ret->query = query_in(m->query); break;
+        case REQUEST_QUERY: return query_in(m->query, arena, &ret->query);
         case REQUEST_OPEN_SIGNALS:
                 ret->open_signals = (struct msg_open_signals){ order_in((int)m->open_signals->order),
                         string_in(m->open_signals->device) };
@@ -513,7 +525,7 @@ union body_box {
         } make_result;
         Tutti__V1__ReleaseResult release_result;
         Tutti__V1__Pages pages;
-        Tutti__V1__Query query;
+        struct query_box query;
         Tutti__V1__Goodbye goodbye;
         Tutti__V1__OpenSignals open_signals;
 };
@@ -557,7 +569,7 @@ static bool body_out(const struct request *r, struct arena *scratch, union body_
                 release_result_out(&r->release_result, &box->release_result);
                 return true;
         case REQUEST_PAGES: tutti__v1__pages__init(&box->pages); return true;
-        case REQUEST_QUERY: query_out(&r->query, &box->query); return true;
+        case REQUEST_QUERY: return query_out(&r->query, scratch, &box->query);
         case REQUEST_GOODBYE: tutti__v1__goodbye__init(&box->goodbye); return true;
         case REQUEST_OPEN_SIGNALS: open_signals_out(&r->open_signals, &box->open_signals); return true;
         }

@@ -145,6 +145,19 @@ static int record_in(const Tutti__V1__RecordRow *m, struct row_record *ret) {
         return ranks_in(&m->have, &ret->have) ? 0 : -EPROTO;
 }
 
+static struct row_plan plan_in(const Tutti__V1__PlanRow *m) {
+        return (struct row_plan){ .algorithm = string_in(m->algorithm),
+                .order = string_in(m->order),
+                .device = string_in(m->device),
+                .why = string_in(m->why),
+                .fallback = string_in(m->fallback),
+                .text = string_in(m->text),
+                .n_steps = m->n_steps,
+                .n_phases = m->n_phases,
+                .scratch_bytes = m->scratch_bytes,
+                .moved_bytes = m->moved_bytes };
+}
+
 static struct row_fallback fallback_in(const Tutti__V1__FallbackRow *m) {
         return (struct row_fallback){ .what = string_in(m->what), .why = string_in(m->why) };
 }
@@ -241,6 +254,10 @@ int row_in(const Tutti__V1__Row *m, struct arena *arena, struct row *ret) {
         case TUTTI__V1__ROW__ROW_HISTOGRAM:
                 ret->type = ROW_HISTOGRAM;
                 return histogram_in(m->histogram, &ret->histogram);
+        case TUTTI__V1__ROW__ROW_PLAN:
+                ret->type = ROW_PLAN;
+                ret->plan = plan_in(m->plan);
+                return 0;
         case TUTTI__V1__ROW__ROW__NOT_SET:
         case _TUTTI__V1__ROW__ROW__CASE_IS_INT_SIZE: break;
         }

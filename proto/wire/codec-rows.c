@@ -161,6 +161,20 @@ static void fallback_out(const struct row_fallback *r, Tutti__V1__FallbackRow *m
         m->why = string_out(r->why);
 }
 
+static void plan_out(const struct row_plan *r, Tutti__V1__PlanRow *m) {
+        tutti__v1__plan_row__init(m);
+        m->algorithm = string_out(r->algorithm);
+        m->order = string_out(r->order);
+        m->device = string_out(r->device);
+        m->why = string_out(r->why);
+        m->fallback = string_out(r->fallback);
+        m->text = string_out(r->text);
+        m->n_steps = r->n_steps;
+        m->n_phases = r->n_phases;
+        m->scratch_bytes = r->scratch_bytes;
+        m->moved_bytes = r->moved_bytes;
+}
+
 static void quota_out(const struct row_quota *r, Tutti__V1__QuotaRow *m) {
         tutti__v1__quota_row__init(m);
         m->uid = r->uid;
@@ -236,10 +250,11 @@ void row_out(const struct row *row, struct row_box *box) {
         case ROW_RESULT: result_out(&row->result, box); break;
         case ROW_BUFFER: buffer_out(&row->buffer, &box->buffer); break;
         case ROW_HISTOGRAM: histogram_out(&row->histogram, &box->histogram); break;
+        case ROW_PLAN: plan_out(&row->plan, &box->plan); break;
         }
         /* Row numbers of the contract are those of enum row_type; every message begins the union. */
         _Static_assert((int)ROW_DAEMON == TUTTI__V1__ROW__ROW_DAEMON, "first row");
-        _Static_assert((int)ROW_HISTOGRAM == TUTTI__V1__ROW__ROW_HISTOGRAM, "last row");
+        _Static_assert((int)ROW_PLAN == TUTTI__V1__ROW__ROW_PLAN, "last row");
         m->row_case = (Tutti__V1__Row__RowCase)row->type;
         m->daemon = &box->daemon;
 }

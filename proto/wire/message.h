@@ -48,7 +48,7 @@ enum on_death { ON_DEATH_UNSPECIFIED, ON_DEATH_FAIL, ON_DEATH_SHRINK };
 enum on_leave { ON_LEAVE_UNSPECIFIED, ON_LEAVE_CONTRIBUTORS, ON_LEAVE_ZERO_FILL };
 enum buffer_kind { BUFFER_KIND_UNSPECIFIED, BUFFER_KIND_MEMFD, BUFFER_KIND_CUDA_VMM, BUFFER_KIND_CUDA_IPC };
 enum stream_order { ORDER_UNSPECIFIED, ORDER_HOST, ORDER_TIMELINE };
-enum what { WHAT_UNSPECIFIED, WHAT_STATUS, WHAT_GROUPS, WHAT_STATS, WHAT_DUMP, WHAT_QUOTA, WHAT_HISTOGRAMS };
+enum what { WHAT_UNSPECIFIED, WHAT_STATUS, WHAT_GROUPS, WHAT_STATS, WHAT_DUMP, WHAT_QUOTA, WHAT_HISTOGRAMS, WHAT_PLAN };
 enum measure { MEASURE_UNSPECIFIED, MEASURE_WAIT, MEASURE_RUN, MEASURE_LATENESS };
 
 enum request_type {
@@ -168,6 +168,9 @@ struct msg_query {
         const char *job, *group;
         bool has_user; /* about another user than the asker */
         uint32_t user;
+        bool has_shape; /* WHAT_PLAN */
+        struct msg_submit shape;
+        uint32_t world_size;
 };
 
 struct request {
@@ -257,6 +260,7 @@ enum row_type {
         ROW_RESULT,
         ROW_BUFFER,
         ROW_HISTOGRAM,
+        ROW_PLAN,
 };
 
 struct row_daemon {
@@ -345,6 +349,12 @@ struct row_quota {
         uint64_t used, limit;
 };
 
+struct row_plan {
+        const char *algorithm, *order, *device, *why, *fallback, *text;
+        uint32_t n_steps, n_phases;
+        uint64_t scratch_bytes, moved_bytes;
+};
+
 #define MAX_ROW_HOLDERS 8
 
 struct row_holder {
@@ -394,6 +404,7 @@ struct row {
                 struct row_result result;
                 struct row_buffer buffer;
                 struct row_histogram histogram;
+                struct row_plan plan;
         };
 };
 

@@ -28,7 +28,7 @@ check() {
 
 check_format() {
         # shellcheck disable=SC2016 # expanded by the inner shell
-        files '*.c' '*.h' | xargs -P "$jobs" -I {} sh -c '
+        files '*.c' '*.h' '*.cu' '*.cuh' '*.cc' | xargs -P "$jobs" -I {} sh -c '
                 clang-format --dry-run --Werror "$1" 2>/dev/null || { echo "clang-format -i $1" && exit 1; }' - {}
 }
 
@@ -50,7 +50,7 @@ check_public_headers() {
 
 check_scripts() {
         # shellcheck disable=SC2046 # names without blanks
-        shellcheck dev $(find .ci tests client config -type f \( -name '*.sh' -o -path '.ci/run' \))
+        shellcheck dev $(find .ci tests client config daemon -type f \( -name '*.sh' -o -path '.ci/run' \))
 }
 
 check_cppcheck() {

@@ -107,7 +107,7 @@ START_TEST(unknown_policies_are_one_beyond_the_last) {
         raw_varint(body, 1, 50);
         raw_bytes(request, 19, body->bytes, body->n);
         ck_assert_int_eq(codec_decode_request(request->bytes, request->n, &arena, &back), 0);
-        ck_assert_int_eq(back.query.what, WHAT_QUOTA + 1);
+        ck_assert_int_eq(back.query.what, WHAT_PLAN + 1);
         end();
 }
 END_TEST

@@ -499,7 +499,7 @@ START_TEST(the_corpus_holds_one_packet_of_each_kind) {
         struct error e = full_error();
         struct replica_report report = report_of(2);
         static const uint64_t arrivals[] = { 0, 5, UINT64_MAX };
-        struct row rows[ROW_BUFFER + 1] = { { 0 } };
+        struct row rows[ROW_PLAN + 1] = { { 0 } };
         const struct row_holder holder = { .rank = 2, .pid = 4711, .n_slots = 2, .state = PROCESS_ALIVE };
         for (unsigned int i = 0; i < ARRAY_SIZE(entries); i++)
                 entries[i] = full_entry((enum destination)i);
@@ -516,7 +516,13 @@ START_TEST(the_corpus_holds_one_packet_of_each_kind) {
                 "abort", (struct request){ .type = REQUEST_ABORT, .abort = { 1, true, key_of("x"), "NaN" } });
         check_seed_request("query",
                 (struct request){ .type = REQUEST_QUERY, .query = { WHAT_DUMP, "dp", "", false, 0 } });
-
+        check_seed_request("query_plan", (struct request){ .type = REQUEST_QUERY,
+                                                 .query = { .what = WHAT_PLAN,
+                                                         .job = "",
+                                                         .group = "",
+                                                         .has_shape = true,
+                                                         .world_size = 4,
+                                                         .shape = submit.submit } });
         check_seed_request("make_result", make_result);
         check_seed_request("release_result", release_result);
         check_seed_request("open_signals", open_signals);
@@ -535,6 +541,7 @@ START_TEST(the_corpus_holds_one_packet_of_each_kind) {
         rows[ROW_RECORD].record.arrival_ns = arrivals;
         rows[ROW_RESULT].result.n_holders = 1;
         rows[ROW_RESULT].result.holders = &holder;
+        rows[ROW_PLAN].plan = (struct row_plan){ .algorithm = "one_device", .text = "reduce", .n_steps = 1 };
         struct reply all_rows = reply_with_rows(rows, ARRAY_SIZE(rows));
         pass_reply(&all_rows);
         check_seed("rows");

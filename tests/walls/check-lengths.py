@@ -40,7 +40,7 @@ def sources(root):
     for side in ('proto', 'daemon', 'client', 'tests'):
         for folder, _, names in os.walk(os.path.join(root, side)):
             for name in sorted(names):
-                if name.endswith(('.c', '.h')):
+                if name.endswith(('.c', '.h', '.cu', '.cuh', '.cc')):
                     yield os.path.join(folder, name)
 
 

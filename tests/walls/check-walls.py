@@ -184,7 +184,7 @@ def source_files(root):
     for side in ('proto', 'daemon', 'client', 'tests'):
         for folder, _, names in os.walk(os.path.join(root, side)):
             for name in names:
-                if name.endswith(('.c', '.h')):
+                if name.endswith(('.c', '.h', '.cu', '.cuh', '.cc')):
                     yield os.path.relpath(os.path.join(folder, name), root)
 
 

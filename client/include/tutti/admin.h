@@ -51,7 +51,8 @@ enum tutti_row_type {
         TUTTI_ROW_QUOTA,
         TUTTI_ROW_RESULT,
         TUTTI_ROW_BUFFER,
-        TUTTI_ROW_HISTOGRAM
+        TUTTI_ROW_HISTOGRAM,
+        TUTTI_ROW_PLAN
 };
 
 struct tutti_row_daemon {
@@ -184,6 +185,13 @@ struct tutti_row_histogram {
         const uint64_t *counts;
 };
 
+/* A plan: the first row tells what it is, `text` of all rows together is how it is printed. */
+struct tutti_row_plan {
+        const char *algorithm, *order, *device, *why, *fallback, *text;
+        uint32_t n_steps, n_phases;
+        uint64_t scratch_bytes, moved_bytes;
+};
+
 struct tutti_row {
         enum tutti_row_type type;
         union {
@@ -199,6 +207,7 @@ struct tutti_row {
                 struct tutti_row_result result;
                 struct tutti_row_buffer buffer;
                 struct tutti_row_histogram histogram;
+                struct tutti_row_plan plan;
         };
 };
 
@@ -211,6 +220,25 @@ struct tutti_answer {
  */
 TUTTI_API enum tutti_status tutti_admin_ask(struct tutti *t, enum tutti_admin_what what, const char *job,
         const char *group, struct tutti_answer **ret);
+/* A collective that nobody submits. */
+struct tutti_plan_question {
+        size_t struct_size;
+        enum tutti_kind kind;
+        enum tutti_op op;
+        uint32_t root, world_size;
+        const struct tutti_value *values; /* [n_values]: dtype and shape count, as input and as output of all */
+        uint32_t n_values;
+        const struct tutti_options *options; /* may be NULL */
+};
+
+#define TUTTI_PLAN_QUESTION(...)                                                                             \
+        ((struct tutti_plan_question){ .struct_size = sizeof(struct tutti_plan_question), __VA_ARGS__ })
+
+/* How tuttid would carry it out, and why so: rows TUTTI_ROW_PLAN. Fails as the collective would (UNSUPPORTED,
+ * INVALID); LIMIT: more than 1,024 values times replicas; UNSUPPORTED also: of a tuttid that does not know
+ * the question. */
+TUTTI_API enum tutti_status tutti_admin_plan(
+        struct tutti *t, const struct tutti_plan_question *question, struct tutti_answer **ret);
 /* From here on questions on this connection are about what this user has. tuttid lets admins (daemon.admins)
  * ask about others: everybody else gets PERMISSION. Not while another thread asks. OK, INVALID. */
 TUTTI_API enum tutti_status tutti_admin_set_user(struct tutti *t, uint32_t uid);

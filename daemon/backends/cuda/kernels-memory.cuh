@@ -20,8 +20,8 @@ INLINE uint64_t find_segment(const cuda_move_args &a, uint64_t start) {
 }
 
 template <class Word> INLINE void move_words(uint64_t from, uint64_t to, uint64_t n) {
-        ROLLED for (uint64_t i = threadIdx.x; i < n; i += blockDim.x)
-                ((Word *)to)[i] = ((const Word *)from)[i];
+        ROLLED for (uint64_t i = threadIdx.x; i < n; i += blockDim.x)((Word *)to)[i] =
+                ((const Word *)from)[i];
 }
 
 /* By a block, in words as large as both ends allow. */
@@ -49,7 +49,7 @@ INLINE void move(const cuda_move_args &a) {
         if (is_aborted(a.abort))
                 return;
         ROLLED for (uint64_t at = (uint64_t)blockIdx.x * CUDA_MOVE_BYTES; at < a.n_bytes;
-                at += (uint64_t)gridDim.x * CUDA_MOVE_BYTES) {
+                    at += (uint64_t)gridDim.x * CUDA_MOVE_BYTES) {
                 uint64_t end = a.n_bytes - at < CUDA_MOVE_BYTES ? a.n_bytes : at + CUDA_MOVE_BYTES,
                          start = at;
                 ROLLED for (uint64_t s = find_segment(a, at); start < end; s++) {
@@ -122,9 +122,8 @@ template <class T> INLINE void scatter_add(const cuda_rows_args &a) {
                 }
                 if ((uint64_t)index % gridDim.x != blockIdx.x)
                         continue;
-                ROLLED for (uint64_t c = threadIdx.x; c < a.n_columns; c += blockDim.x)
-                        add_element(&sums[(uint64_t)index * a.n_columns + c],
-                                ((const T *)a.rows)[row * a.n_columns + c]);
+                ROLLED for (uint64_t c = threadIdx.x; c < a.n_columns; c += blockDim.x) add_element(
+                        &sums[(uint64_t)index * a.n_columns + c], ((const T *)a.rows)[row * a.n_columns + c]);
         }
 }
 
@@ -135,12 +134,13 @@ INLINE uint64_t pattern_at(const cuda_pattern_args &a, uint64_t i) {
 }
 
 INLINE void fill(const cuda_pattern_args &a) {
-        ROLLED for (uint64_t i = first_of_thread(); i < a.n_words; i += all_threads())
-                ((uint64_t *)a.at)[i] = pattern_at(a, i);
+        ROLLED for (uint64_t i = first_of_thread(); i < a.n_words; i += all_threads())((uint64_t *)a.at)[i] =
+                pattern_at(a, i);
 }
 
 INLINE void verify(const cuda_pattern_args &a) {
-        ROLLED for (uint64_t block = (uint64_t)blockIdx.x * blockDim.x; block < a.n_words; block += all_threads()) {
+        ROLLED for (uint64_t block = (uint64_t)blockIdx.x * blockDim.x; block < a.n_words;
+                    block += all_threads()) {
                 uint64_t i = block + threadIdx.x;
                 bool is_wrong = i < a.n_words && ((const uint64_t *)a.at)[i] != pattern_at(a, i);
                 note_count(a.wrong, i, is_wrong);

@@ -79,8 +79,7 @@ template <class P> INLINE uint64_t reduce_vectors(const cuda_args &a) {
 
 template <class P>
 INLINE void write_element(const cuda_args &a, const Place &place, typename P::Output result) {
-        ROLLED for (uint32_t o = 0; o < a.n_outputs; o++)
-                store(a, a.n_inputs + o, place, result);
+        ROLLED for (uint32_t o = 0; o < a.n_outputs; o++) store(a, a.n_inputs + o, place, result);
 }
 
 template <class P> INLINE void reduce_element(const cuda_args &a, uint64_t index) {
@@ -90,9 +89,8 @@ template <class P> INLINE void reduce_element(const cuda_args &a, uint64_t index
         typename P::Wide sum = P::start(a);
         if (!P::is_weighted)
                 sum = P::begin(a, load<T>(a, 0, place), 0);
-        ROLLED for (uint32_t i = P::is_weighted ? 0 : 1; i < a.n_inputs; i++)
-                if (is_read<P>(a, i))
-                        sum = P::combine(a, sum, load<T>(a, i, place), i);
+        ROLLED for (uint32_t i = P::is_weighted ? 0 : 1; i < a.n_inputs; i++) if (is_read<P>(a, i)) sum =
+                P::combine(a, sum, load<T>(a, i, place), i);
         write_element<P>(a, place, P::finish(a, sum));
 }
 
@@ -145,9 +143,8 @@ template <class P> INLINE void reduce_checked(const cuda_args &a, uint64_t index
         typename P::Wide sum = P::start(a);
         if (!P::is_weighted)
                 sum = P::begin(a, load_checked<T>(a, 0, place, is_there), 0);
-        ROLLED for (uint32_t i = P::is_weighted ? 0 : 1; i < a.n_inputs; i++)
-                if (is_read<P>(a, i))
-                        sum = P::combine(a, sum, load_checked<T>(a, i, place, is_there), i);
+        ROLLED for (uint32_t i = P::is_weighted ? 0 : 1; i < a.n_inputs; i++) if (is_read<P>(a, i)) sum =
+                P::combine(a, sum, load_checked<T>(a, i, place, is_there), i);
         if (is_there)
                 write_element<P>(a, place, P::finish(a, sum));
 }
@@ -156,6 +153,6 @@ template <class P> INLINE void reduce_checked(const cuda_args &a, uint64_t index
 template <class P> INLINE void reduce_with_checks(const cuda_args &a) {
         if (is_aborted(a.abort))
                 return;
-        ROLLED for (uint64_t block = (uint64_t)blockIdx.x * blockDim.x; block < a.count; block += all_threads())
-                reduce_checked<P>(a, block + threadIdx.x);
+        ROLLED for (uint64_t block = (uint64_t)blockIdx.x * blockDim.x; block < a.count;
+                    block += all_threads()) reduce_checked<P>(a, block + threadIdx.x);
 }

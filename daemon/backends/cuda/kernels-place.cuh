@@ -53,8 +53,7 @@ APART uint64_t strided_offset(const cuda_args &a, uint32_t operand, const Place 
         uint64_t strides = (uint64_t)a.n_inputs + a.n_outputs + (a.has_weights ? a.n_inputs : 0) +
                            (uint64_t)operand * a.n_dims;
         uint64_t offset = 0;
-        ROLLED for (uint32_t d = 0; d < a.n_dims; d++)
-                offset += place->at[d] * word_at(a, strides + d);
+        ROLLED for (uint32_t d = 0; d < a.n_dims; d++) offset += place->at[d] * word_at(a, strides + d);
         return offset;
 }
 

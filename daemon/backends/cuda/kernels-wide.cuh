@@ -114,8 +114,8 @@ template <class T> struct FloatMean : Exact<T> {
 /* Whether the exact sum of one element of each input is beyond the type. */
 template <class T> INLINE bool sum_wraps(const cuda_args &a, const Place &place) {
         typename ExactOf<T>::Sum sum = 0;
-        ROLLED for (uint32_t i = 0; i < a.n_inputs; i++)
-                sum += (typename ExactOf<T>::Sum)load<T>(a, i, place);
+        ROLLED for (uint32_t i = 0; i < a.n_inputs; i++) sum +=
+                (typename ExactOf<T>::Sum)load<T>(a, i, place);
         return (typename ExactOf<T>::Sum)(T)sum != sum;
 }
 

@@ -27,7 +27,8 @@ CUDA_ELEMENT_KERNELS(DEFINE_ELEMENT_KERNEL)
 template <class T> INLINE void count_wrapped(const cuda_args &a) {
         if (is_aborted(a.abort))
                 return;
-        ROLLED for (uint64_t block = (uint64_t)blockIdx.x * blockDim.x; block < a.count; block += all_threads()) {
+        ROLLED for (uint64_t block = (uint64_t)blockIdx.x * blockDim.x; block < a.count;
+                    block += all_threads()) {
                 uint64_t index = block + threadIdx.x;
                 bool is_there = index < a.count;
                 Place place;

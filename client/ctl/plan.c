@@ -1,0 +1,255 @@
+/* How tuttid would carry out a collective, and why so: asked, not run. */
+#include <getopt.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include "json.h"
+#include "query.h"
+#include "rows.h"
+
+#define MAX_VALUES   256
+#define MAX_REPLICAS 1024
+
+struct plan_ask {
+        const struct command *command;
+        const char *socket;
+        bool json;
+        struct tutti_options options;
+        struct tutti_plan_question question;
+        struct tutti_value values[MAX_VALUES];
+};
+
+enum { OPTION_JSON, OPTION_SOCKET, OPTION_OP, OPTION_KIND, OPTION_ALGORITHM, OPTION_DEVICE, OPTION_IMPLEMENTATION,
+        OPTION_NUM_PACKS, OPTION_BYTES, OPTION_SMALL_BYTES, OPTION_SMALL_GROUP, OPTION_REPRODUCIBLE };
+
+static const struct option long_options[] = {
+        { "json", no_argument, NULL, OPTION_JSON },
+        { "socket", required_argument, NULL, OPTION_SOCKET },
+        { "op", required_argument, NULL, OPTION_OP },
+        { "broadcast", no_argument, NULL, OPTION_KIND },
+        { "algorithm", required_argument, NULL, OPTION_ALGORITHM },
+        { "device", required_argument, NULL, OPTION_DEVICE },
+        { "implementation", required_argument, NULL, OPTION_IMPLEMENTATION },
+        { "num-packs", required_argument, NULL, OPTION_NUM_PACKS },
+        { "bytes-per-pack", required_argument, NULL, OPTION_BYTES },
+        { "small-bytes", required_argument, NULL, OPTION_SMALL_BYTES },
+        { "small-group", required_argument, NULL, OPTION_SMALL_GROUP },
+        { "reproducible", no_argument, NULL, OPTION_REPRODUCIBLE },
+        { NULL, 0, NULL, 0 },
+};
+
+/* --- words --- */
+
+static bool read_number(const char *text, uint64_t most, uint64_t *ret) {
+        char *end;
+        unsigned long long n = strtoull(text, &end, 10);
+        if (*text < '0' || *text > '9' || *end || n > most)
+                return false;
+        *ret = n;
+        return true;
+}
+
+static bool read_op(const char *text, enum tutti_op *ret) {
+        for (enum tutti_op op = TUTTI_SUM; op <= TUTTI_LOR; op++)
+                if (strcasecmp(text, tutti_op_name(op)) == 0) {
+                        *ret = op;
+                        return true;
+                }
+        return false;
+}
+
+static bool read_implementation(const char *text, enum tutti_implementation *ret) {
+        static const char *const words[] = { "auto", "ring", "nccl" };
+        for (unsigned int i = 0; i < 3; i++)
+                if (strcasecmp(text, words[i]) == 0) {
+                        *ret = (enum tutti_implementation)(TUTTI_AUTO + i);
+                        return true;
+                }
+        return false;
+}
+
+static bool read_dtype(const char *text, size_t n, enum tutti_dtype *ret) {
+        for (enum tutti_dtype d = TUTTI_U8; d <= TUTTI_C128; d++)
+                if (strlen(tutti_dtype_name(d)) == n && strncmp(text, tutti_dtype_name(d), n) == 0) {
+                        *ret = d;
+                        return true;
+                }
+        return false;
+}
+
+/* "f32[1024,10]", "i8" is a scalar. */
+static bool read_value(const char *text, struct tutti_value *ret) {
+        size_t n = strcspn(text, "[");
+        const char *at = text + n;
+        *ret = TUTTI_VALUE(.n_dims = 0);
+        if (!read_dtype(text, n, &ret->dtype))
+                return false;
+        while (*at == '[' || *at == ',') {
+                char *end;
+                if (ret->n_dims == TUTTI_MAX_DIMS || at[1] < '0' || at[1] > '9')
+                        return false;
+                ret->shape[ret->n_dims++] = strtoull(at + 1, &end, 10);
+                at = end;
+        }
+        return ret->n_dims == 0 ? *at == '\0' : strcmp(at, "]") == 0;
+}
+
+/* --- the command line --- */
+
+static bool read_packing(struct tutti_options *o, int c, const char *text) {
+        uint64_t n;
+        if (!read_number(text, c == OPTION_BYTES || c == OPTION_SMALL_BYTES ? INT64_MAX : UINT32_MAX, &n))
+                return false;
+        if (c == OPTION_NUM_PACKS)
+                o->num_packs = (uint32_t)n;
+        else if (c == OPTION_BYTES)
+                o->bytes_per_pack = n;
+        else if (c == OPTION_SMALL_BYTES)
+                o->agg_small_grads_max_bytes = n;
+        else
+                o->agg_small_grads_max_group = (uint32_t)n;
+        return true;
+}
+
+static bool read_option(struct plan_ask *a, int c) {
+        uint64_t n = 0;
+        switch (c) {
+        case OPTION_JSON: a->json = true; return true;
+        case OPTION_SOCKET: a->socket = optarg; return true;
+        case OPTION_OP: return read_op(optarg, &a->question.op);
+        case OPTION_KIND: a->question.kind = TUTTI_KIND_BROADCAST; return true;
+        case OPTION_ALGORITHM: a->options.algorithm = optarg; return true;
+        case OPTION_DEVICE: a->options.device = optarg; return true;
+        case OPTION_IMPLEMENTATION: return read_implementation(optarg, &a->options.implementation);
+        case OPTION_REPRODUCIBLE: a->options.reproducible = 1; return true;
+        case 'n':
+                if (!read_number(optarg, MAX_REPLICAS, &n) || n == 0)
+                        return false;
+                a->question.world_size = (uint32_t)n;
+                return true;
+        case OPTION_NUM_PACKS:
+        case OPTION_BYTES:
+        case OPTION_SMALL_BYTES:
+        case OPTION_SMALL_GROUP: return read_packing(&a->options, c, optarg);
+        default: return false;
+        }
+}
+
+/* -1: go on; else the exit code. */
+static int read_arguments(struct plan_ask *a, int argc, char **argv) {
+        int c;
+        opterr = 0;
+        optind = 0;
+        while ((c = getopt_long(argc, argv, "n:", long_options, NULL)) != -1)
+                if (!read_option(a, c))
+                        return command_misused(a->command, "unknown, incomplete or wrong option %s", argv[optind - 1]);
+        if (optind == argc)
+                return command_misused(a->command, "of which values? Name some like f32[1024,10]");
+        for (; optind < argc; optind++) {
+                if (a->question.n_values == MAX_VALUES)
+                        return command_misused(a->command, "at most %d values", MAX_VALUES);
+                if (!read_value(argv[optind], &a->values[a->question.n_values++]))
+                        return command_misused(a->command, "%s is no value; name it like f32[1024,10]", argv[optind]);
+        }
+        return -1;
+}
+
+/* --- the answer --- */
+
+static void print_plan(const struct tutti_answer *answer) {
+        for (uint32_t i = 0; i < answer->n_rows; i++) {
+                const struct tutti_row_plan *p = &answer->rows[i].plan;
+                if (answer->rows[i].type != TUTTI_ROW_PLAN)
+                        continue;
+                if (*p->algorithm)
+                        printf("%s, because %s\n\n", p->algorithm, p->why);
+                fputs(p->text, stdout);
+        }
+}
+
+static char *whole_text(const struct tutti_answer *answer) {
+        size_t n = 1;
+        for (uint32_t i = 0; i < answer->n_rows; i++)
+                n += answer->rows[i].type == TUTTI_ROW_PLAN ? strlen(answer->rows[i].plan.text) : 0;
+        char *text = calloc(1, n);
+        for (uint32_t i = 0; text && i < answer->n_rows; i++)
+                if (answer->rows[i].type == TUTTI_ROW_PLAN)
+                        strcat(text, answer->rows[i].plan.text);
+        return text;
+}
+
+static json_t *plan_json(const struct tutti_answer *answer) {
+        const struct tutti_row *row = rows_next(answer, TUTTI_ROW_PLAN, NULL);
+        char *text = whole_text(answer);
+        json_t *j = row && text ? json_object() : NULL;
+        if (j) {
+                const struct tutti_row_plan *p = &row->plan;
+                json_put(&j, "algorithm", json_text(p->algorithm));
+                json_put(&j, "order", json_text(p->order));
+                json_put(&j, "device", json_text(p->device));
+                json_put(&j, "why", json_text(p->why));
+                json_put(&j, "fallback", json_text_or_null(p->fallback));
+                json_put(&j, "steps", json_count(p->n_steps));
+                json_put(&j, "phases", json_count(p->n_phases));
+                json_put(&j, "scratch_bytes", json_count(p->scratch_bytes));
+                json_put(&j, "moved_bytes", json_count(p->moved_bytes));
+                json_put(&j, "text", json_text(text));
+        }
+        free(text);
+        return j;
+}
+
+static int report(struct query *q, enum tutti_status status, bool is_reached) {
+        int code = is_reached ? CTL_WARNING : CTL_UNREACHABLE;
+        if (q->json)
+                return query_put_json(q, json_error_object(tutti_status_name(status), tutti_error()), code);
+        fprintf(stderr, "%s\n", tutti_error());
+        return code;
+}
+
+static int plan_main(const struct command *self, int argc, char **argv) {
+        struct plan_ask a = { .command = self,
+                .options = TUTTI_OPTIONS(.timeout = 0),
+                .question = TUTTI_PLAN_QUESTION(.kind = TUTTI_KIND_REDUCE, .op = TUTTI_SUM, .world_size = 4) };
+        struct query q = { .command = self, .page = page_of(stdout) };
+        _cleanup_answer_ struct tutti_answer *answer = NULL;
+        int r = read_arguments(&a, argc, argv);
+        if (r >= 0)
+                return r;
+        a.question.values = a.values;
+        a.question.options = &a.options;
+        if (a.question.kind == TUTTI_KIND_BROADCAST)
+                a.question.op = TUTTI_OP_UNSPECIFIED;
+        else if (a.question.n_values > 1)
+                a.question.kind = TUTTI_KIND_BATCH_REDUCE;
+        q.json = a.json;
+        enum tutti_status status = tutti_open(a.socket, &q.t);
+        if (status != TUTTI_OK)
+                return report(&q, status, false);
+        status = tutti_admin_plan(q.t, &a.question, &answer);
+        if (status != TUTTI_OK)
+                r = report(&q, status, true);
+        else if (a.json)
+                r = query_put_json(&q, plan_json(answer), CTL_WELL);
+        else
+                print_plan(answer);
+        tutti_close(q.t);
+        return r < 0 ? CTL_WELL : r;
+}
+
+const struct command command_plan = {
+        .name = "plan",
+        .usage = "plan [-n N] [--op OP] [--broadcast] [--algorithm NAME] [--device DEVICE]\n"
+                 "                     [--implementation auto|ring|nccl] [--reproducible] [--num-packs N]\n"
+                 "                     [--bytes-per-pack BYTES] [--small-bytes BYTES] [--small-group N]\n"
+                 "                     [--json] [--socket PATH] DTYPE[SHAPE]...",
+        .options = "[-n N] [--op OP] [--broadcast] [--algorithm one_device|hierarchical_copy|library] "
+                   "[--device DEVICE] [--implementation auto|ring|nccl] [--reproducible] [--num-packs N] "
+                   "[--bytes-per-pack BYTES] [--small-bytes BYTES] [--small-group N] [--json] [--socket PATH]",
+        .summary = "how a collective of N (4) replicas would be carried out, and why so; nothing is run",
+        .help = "  tuttictl plan -n 8 --op MEAN 'f32[1024,10]' f16\n"
+                "\n"
+                "It is a reduction in host memory; of several values a batch. What tuttid would refuse\n"
+                "is refused: exit code 1. docs/algorithms.md explains what is printed.\n",
+        .main = plan_main,
+};

@@ -1,0 +1,161 @@
+/* What a collective would be done by, for people: a sealed collective is made up from one half's shape, and
+ * planned as any other is; nothing is run. */
+#include "conductor-rows.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/cleanup.h"
+
+#define MAX_PLAN_TEXT (UINT32_C(64) << 10)
+#define PIECE_BYTES   1000
+
+/* In one block, which its query owns. */
+struct plan_text {
+        struct row_plan head;
+        char device[DEVICE_NAME_BYTES];
+        char why[192], fallback[192];
+        uint64_t n_bytes;
+        char text[];
+};
+
+/* As many halves as there are ranks, each with buffers of its own. */
+struct made_up {
+        struct signature signature;
+        uint32_t world_size;
+        uint32_t ranks[MAX_WORLD];
+        double weights[MAX_WORLD];
+        const struct entry *pointers[MAX_WORLD];
+        struct entry entries[]; /* [world_size * n_entries] */
+};
+
+static uint64_t place_entry(struct entry *e, uint32_t rank, bool reads, uint64_t at_bytes) {
+        uint64_t count = 0, n_bytes = 0;
+        if (entry_count(e, &count) && count < UINT64_C(1) << 56)
+                n_bytes = count * 16; /* of the widest type */
+        e->input = e->output = (struct place){ .buffer = 1, .file = 1 + 2 * (uint64_t)rank };
+        e->input.span = e->output.span = (struct span){ at_bytes, count * dtype_bytes(e->dtype) };
+        e->output.buffer = 2;
+        e->output.file++;
+        e->output.span.n_bytes = count * dtype_bytes(entry_output_dtype(e));
+        if (!reads)
+                e->input = (struct place){ 0 };
+        return n_bytes;
+}
+
+static struct made_up *make_up(const struct msg_query *ask) {
+        uint32_t n_entries = ask->shape.n_part_entries, n = ask->world_size;
+        struct made_up *m = calloc(1, sizeof(*m) + (size_t)n * n_entries * sizeof(*m->entries));
+        if (!m)
+                return NULL;
+        m->signature = ask->shape.signature;
+        m->signature.n_entries = n_entries;
+        m->world_size = n;
+        for (uint32_t i = 0; i < n; i++) {
+                struct entry *entries = &m->entries[(size_t)i * n_entries];
+                uint64_t at = 0;
+                m->ranks[i] = i;
+                m->weights[i] = m->signature.options.weight;
+                m->pointers[i] = entries;
+                if (n_entries)
+                        memcpy(entries, ask->shape.entries, n_entries * sizeof(*entries));
+                for (uint32_t e = 0; e < n_entries; e++) {
+                        entries[e].layout = LAYOUT_DENSE;
+                        entries[e].destination = DESTINATION_ALL;
+                        at += place_entry(&entries[e], i, signature_reads(&m->signature, i), at);
+                }
+        }
+        return m;
+}
+
+static enum status check_question(const struct msg_query *ask, struct error *err) {
+        uint32_t n = ask->shape.n_part_entries;
+        if (!ask->has_shape || ask->world_size < 1 || ask->world_size > MAX_WORLD)
+                return error_set(err, STATUS_INVALID, FIELD_WORLD_SIZE,
+                        "a plan is for 1 to %d replicas and some values", MAX_WORLD);
+        if ((uint64_t)n * ask->world_size <= SLICE_ENTRIES)
+                return STATUS_OK;
+        err->used = (uint64_t)n * ask->world_size;
+        err->limit = SLICE_ENTRIES;
+        return error_set(err, STATUS_LIMIT, FIELD_BATCH_LENGTH, "values times replicas of a plan that is shown");
+}
+
+static enum status refuse_memory(struct error *err) {
+        return error_set(err, STATUS_NO_MEMORY, FIELD_UNSPECIFIED, "tuttid is short of memory");
+}
+
+static enum status plan_made_up(
+        const struct conductor *c, const struct made_up *m, struct plan *plan, struct error *err) {
+        const struct problem problem = { .signature = &m->signature,
+                .n_ranks = m->world_size,
+                .ranks = m->ranks,
+                .entries = m->pointers,
+                .weights = m->weights,
+                .divisor = m->world_size,
+                .n_devices = engine_n_devices(c->house.engine) };
+        struct planner *planner;
+        enum status status = signature_check(&m->signature, m->pointers[0], 0, m->world_size, err);
+        if (status != STATUS_OK)
+                return status;
+        if (planner_new(&planner, problem.n_devices, c->house.config->chunk_bytes) < 0)
+                return refuse_memory(err);
+        conductor_set_rules(c, planner);
+        status = planner_plan(planner, &problem, plan, err);
+        planner_free(planner);
+        return status;
+}
+
+static struct plan_text *print_plan(const struct plan *plan) {
+        struct plan_text *p = calloc(1, sizeof(*p) + MAX_PLAN_TEXT);
+        struct text t;
+        if (!p)
+                return NULL;
+        text_init(&t, p->text, MAX_PLAN_TEXT);
+        plan_print(plan, &t);
+        p->n_bytes = strlen(p->text);
+        snprintf(p->why, sizeof(p->why), "%s", plan->why ? plan->why : "");
+        snprintf(p->fallback, sizeof(p->fallback), "%s", plan->fallback);
+        p->head = (struct row_plan){ .algorithm = plan->algorithm,
+                .order = plan_order_name(plan->order),
+                .device = device_name(plan->device, p->device),
+                .why = p->why,
+                .fallback = p->fallback,
+                .n_steps = plan->n_steps,
+                .n_phases = plan->n_phases,
+                .scratch_bytes = plan_scratch_bytes(plan),
+                .moved_bytes = plan->moved_bytes };
+        return p;
+}
+
+enum status plan_text_make(
+        const struct conductor *c, const struct msg_query *ask, struct plan_text **ret, struct error *err) {
+        enum status status = check_question(ask, err);
+        if (status != STATUS_OK)
+                return status;
+        CLEANUP_FREE struct made_up *m = make_up(ask);
+        struct plan plan;
+        plan_init(&plan);
+        status = m ? plan_made_up(c, m, &plan, err) : refuse_memory(err);
+        *ret = status == STATUS_OK ? print_plan(&plan) : NULL;
+        plan_deinit(&plan);
+        return status == STATUS_OK && !*ret ? refuse_memory(err) : status;
+}
+
+bool write_plan(struct row_writer *w, struct query *q) {
+        const struct plan_text *p = q->plan;
+        const struct row_plan nothing = {
+                .algorithm = "", .order = "", .device = "", .why = "", .fallback = "", .text = ""
+        };
+        do {
+                if (writer_is_tired(w))
+                        return false;
+                struct row *row = writer_add(w, ROW_PLAN, PIECE_BYTES + 1);
+                uint64_t left = p->n_bytes - q->cursor, n = left < PIECE_BYTES ? left : PIECE_BYTES;
+                const char *piece = arena_strndup(&w->arena, p->text + q->cursor, n);
+                CHECK(piece);
+                row->plan = q->cursor ? nothing : p->head;
+                row->plan.text = piece;
+                q->cursor += n;
+        } while (q->cursor < p->n_bytes);
+        return true;
+}
