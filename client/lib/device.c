@@ -239,7 +239,7 @@ enum tutti_status tutti_cuda_buffer_register(struct tutti *t, void *pointer, siz
         struct error err;
         struct arrival a = { .t = t, .n_bytes = n_bytes, .err = &err };
         struct tutti_cuda_args args;
-        struct tutti_buffer *b;
+        struct tutti_buffer *b = NULL;
         struct region *r;
         if (!t || !ret || n_bytes == 0 || n_bytes > INT64_MAX / 2)
                 return thread_say(STATUS_INVALID, t && ret ? FIELD_SIZE : FIELD_UNSPECIFIED,
@@ -270,7 +270,7 @@ enum tutti_status tutti_cuda_buffer_register(struct tutti *t, void *pointer, siz
 enum tutti_status tutti_cuda_buffer_alloc(struct tutti *t, size_t n_bytes, struct tutti_buffer **ret) {
         struct error err;
         struct arrival a = { .t = t, .n_bytes = n_bytes, .access = ACCESS_INOUT, .err = &err };
-        struct tutti_buffer *b;
+        struct tutti_buffer *b = NULL;
         struct region *r;
         if (!t || !ret || n_bytes == 0 || n_bytes > INT64_MAX / 2)
                 return thread_say(STATUS_INVALID, t && ret ? FIELD_SIZE : FIELD_UNSPECIFIED,

@@ -124,7 +124,7 @@ void order_open(struct tutti *t, const struct driver_place *place) {
 enum tutti_cuda_order tutti_cuda_order(struct tutti *t, const char **ret_why) {
         static _Thread_local struct error err;
         struct driver_place place;
-        const char *ignored;
+        const char *ignored = "";
         const char **why = ret_why ? ret_why : &ignored;
         if (!t || connection_check(t) != TUTTI_OK) {
                 *why = "there is no connection";

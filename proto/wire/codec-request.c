@@ -170,8 +170,7 @@ static void options_in(const Tutti__V1__Options *m, struct options *ret) {
         ret->priority = m->priority;
 }
 
-static void options_out(
-        const struct options *o, Tutti__V1__Options *m, char device[DEVICE_NAME_BYTES]) {
+static void options_out(const struct options *o, Tutti__V1__Options *m, char device[DEVICE_NAME_BYTES]) {
         tutti__v1__options__init(m);
         m->rounding = (Tutti__V1__Rounding)o->rounding;
         m->has_weight = o->has_weight;

@@ -19,10 +19,10 @@ extern "C" {
 enum tutti_admin_what {
         TUTTI_ADMIN_STATUS =
                 1, /* DAEMON, DEVICE, FALLBACK, GROUP, PENDING (oldest first, at most 16 a group), RESULT */
-        TUTTI_ADMIN_GROUPS, /* GROUP (also ended ones whose record is kept), MEMBER */
-        TUTTI_ADMIN_STATS,  /* DAEMON, STATS, MEMBER */
-        TUTTI_ADMIN_DUMP,   /* RECORD, oldest first; needs job and group */
-        TUTTI_ADMIN_QUOTA,  /* QUOTA, the asker's first; of an admin then everybody's, at most 256 users */
+        TUTTI_ADMIN_GROUPS,    /* GROUP (also ended ones whose record is kept), MEMBER */
+        TUTTI_ADMIN_STATS,     /* DAEMON, STATS, MEMBER */
+        TUTTI_ADMIN_DUMP,      /* RECORD, oldest first; needs job and group */
+        TUTTI_ADMIN_QUOTA,     /* QUOTA, the asker's first; of an admin then everybody's, at most 256 users */
         TUTTI_ADMIN_HISTOGRAMS /* HISTOGRAM */
 };
 
@@ -226,7 +226,8 @@ struct tutti_plan_question {
         enum tutti_kind kind;
         enum tutti_op op;
         uint32_t root, world_size;
-        const struct tutti_value *values; /* [n_values]: dtype and shape count, as input and as output of all */
+        const struct tutti_value
+                *values; /* [n_values]: dtype and shape count, as input and as output of all */
         uint32_t n_values;
         const struct tutti_options *options; /* may be NULL */
 };
