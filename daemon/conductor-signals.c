@@ -18,6 +18,12 @@ static void conductor_grant_nothing(struct conductor *c, struct session *s, cons
 }
 
 void conductor_open_signals(struct conductor *c, struct session *s, const struct request *r) {
+        if (r->open_signals.order == ORDER_TIMELINE && workers_is_starting(c->house.workers)) {
+                error_init(&c->error, STATUS_BUSY);
+                error_set_detail(&c->error, "the GPUs are still being tested; ask again soon");
+                conductor_reply_status(c, s, r->request, STATUS_BUSY, &c->error);
+                return;
+        }
         const struct signals_ask ask = { .session = s->id, .request = r->request, .uid = s->uid };
         if (r->open_signals.order != ORDER_TIMELINE || signals_offered(c->house.signals) != ORDER_TIMELINE) {
                 conductor_grant_nothing(c, s, r);

@@ -306,7 +306,7 @@ enum status driver_export(uint64_t base, int *ret_fd, struct error *err) {
 
 enum status driver_legacy_handle(
         const struct driver_memory *m, uint8_t ret[DRIVER_HANDLE_BYTES], struct error *err) {
-        CUipcMemHandle handle;
+        CUipcMemHandle handle = { { 0 } };
         _Static_assert(sizeof(handle) == DRIVER_HANDLE_BYTES, "a legacy handle is of the wire's size");
         enum status status = WITHIN(m->place.context, err, cuIpcGetMemHandle, &handle, m->base);
         if (status == STATUS_OK)

@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "lib/arguments.h"
 #include "lib/order.h"
+#include "lib/patience.h"
 
 /* A buffer on its way. */
 struct arrival {
@@ -106,6 +107,26 @@ static enum status arrive_staged(struct arrival *a, const char *why, struct regi
         return status;
 }
 
+/* Made and mapped here, whole. */
+static enum status arrive_made(struct arrival *a, struct region **ret) {
+        struct device_made made = { .fd = -1 };
+        struct region_ask ask = { .reg = register_of(a, BUFFER_KIND_CUDA_VMM), .fd = -1, .made = &made };
+        enum status status = region_register(a->t, &ask, ret, a->err);
+        CLEANUP_FD int fd = made.fd;
+        if (status != STATUS_OK)
+                return status;
+        status = made.size_bytes < a->n_bytes
+                         ? refuse(a->err, STATUS_INTERNAL, FIELD_SIZE, "tuttid made less than was asked for")
+                         : driver_map(&a->memory.place, fd, made.size_bytes, &a->pointer, a->err);
+        if (status != STATUS_OK) {
+                region_bury(a->t, *ret);
+                return status;
+        }
+        device_fill(a, TUTTI_CUDA_VMM_MADE);
+        a->device->mapped_bytes = made.size_bytes;
+        return STATUS_OK;
+}
+
 /* --- which one --- */
 
 static enum status refuse_export(const struct arrival *a) {
@@ -134,7 +155,9 @@ static enum status arrive_directly(struct arrival *a, enum tutti_cuda_path path,
 }
 
 /* tuttid or the driver refuses what the memory would allow: that is told, and the copies do. */
-static enum status arrive(struct arrival *a, enum tutti_cuda_path path, struct region **ret) {
+static enum status try_to_arrive(struct arrival *a, enum tutti_cuda_path path, struct region **ret) {
+        if (path == TUTTI_CUDA_VMM_MADE)
+                return arrive_made(a, ret);
         if (path == TUTTI_CUDA_STAGED)
                 return arrive_staged(a, "asked for", ret);
         bool is_exportable = a->memory.is_legacy || (a->memory.is_exportable && fits_one_allocation(a));
@@ -144,6 +167,15 @@ static enum status arrive(struct arrival *a, enum tutti_cuda_path path, struct r
         char why[160];
         text_copy(why, sizeof(why), a->err->detail);
         return arrive_staged(a, why, ret);
+}
+
+static enum status arrive(struct arrival *a, enum tutti_cuda_path path, struct region **ret) {
+        struct patience patience = { 0 };
+        enum status status;
+        do
+                status = try_to_arrive(a, path, ret);
+        while (status == STATUS_BUSY && patience_lasts(&patience));
+        return status;
 }
 
 /* --- the buffer --- */
@@ -207,7 +239,7 @@ enum tutti_status tutti_cuda_buffer_register(struct tutti *t, void *pointer, siz
         struct error err;
         struct arrival a = { .t = t, .n_bytes = n_bytes, .err = &err };
         struct tutti_cuda_args args;
-        struct tutti_buffer *b;
+        struct tutti_buffer *b = NULL;
         struct region *r;
         if (!t || !ret || n_bytes == 0 || n_bytes > INT64_MAX / 2)
                 return thread_say(STATUS_INVALID, t && ret ? FIELD_SIZE : FIELD_UNSPECIFIED,
@@ -235,30 +267,10 @@ enum tutti_status tutti_cuda_buffer_register(struct tutti *t, void *pointer, siz
         return thread_fail(&err);
 }
 
-/* Made and mapped here, whole. */
-static enum status arrive_made(struct arrival *a, struct region **ret) {
-        struct device_made made = { .fd = -1 };
-        struct region_ask ask = { .reg = register_of(a, BUFFER_KIND_CUDA_VMM), .fd = -1, .made = &made };
-        enum status status = region_register(a->t, &ask, ret, a->err);
-        CLEANUP_FD int fd = made.fd;
-        if (status != STATUS_OK)
-                return status;
-        status = made.size_bytes < a->n_bytes
-                         ? refuse(a->err, STATUS_INTERNAL, FIELD_SIZE, "tuttid made less than was asked for")
-                         : driver_map(&a->memory.place, fd, made.size_bytes, &a->pointer, a->err);
-        if (status != STATUS_OK) {
-                region_bury(a->t, *ret);
-                return status;
-        }
-        device_fill(a, TUTTI_CUDA_VMM_MADE);
-        a->device->mapped_bytes = made.size_bytes;
-        return STATUS_OK;
-}
-
 enum tutti_status tutti_cuda_buffer_alloc(struct tutti *t, size_t n_bytes, struct tutti_buffer **ret) {
         struct error err;
         struct arrival a = { .t = t, .n_bytes = n_bytes, .access = ACCESS_INOUT, .err = &err };
-        struct tutti_buffer *b;
+        struct tutti_buffer *b = NULL;
         struct region *r;
         if (!t || !ret || n_bytes == 0 || n_bytes > INT64_MAX / 2)
                 return thread_say(STATUS_INVALID, t && ret ? FIELD_SIZE : FIELD_UNSPECIFIED,
@@ -272,7 +284,7 @@ enum tutti_status tutti_cuda_buffer_alloc(struct tutti *t, size_t n_bytes, struc
                 status = make_handles(&a, &b);
         if (status != STATUS_OK)
                 return thread_fail(&err);
-        status = arrive_made(&a, &r);
+        status = arrive(&a, TUTTI_CUDA_VMM_MADE, &r);
         if (status == STATUS_OK)
                 return finish(&a, b, r, ret);
         free(b);

@@ -7,6 +7,7 @@
 #include <tutti/cuda.h>
 #include "base/fd.h"
 #include "base/text.h"
+#include "lib/patience.h"
 
 #define PAGE_BYTES (SIGNAL_SLOTS * sizeof(struct signal_slot))
 
@@ -51,25 +52,37 @@ static void map_page(struct order *o, const struct driver_place *place, int fd) 
         o->context = place->context;
 }
 
-static void ask(struct tutti *t, struct order *o, const struct driver_place *place) {
-        struct order_granted granted = { .fd = -1 };
+/* Its answer, and the page with it. */
+static enum status ask(
+        struct tutti *t, const struct driver_place *place, struct order_granted *ret, struct error *err) {
         struct request request = { .type = REQUEST_OPEN_SIGNALS,
                 .open_signals = { .order = ORDER_TIMELINE, .device = place->uuid } };
         struct call call;
-        struct error err;
         call_init(&call, CALL_ORDER);
-        call.order = &granted;
-        enum status status = send_request(t, &request, &call, -1, &err);
-        if (status == STATUS_OK) {
-                pthread_mutex_lock(&t->lock);
-                connection_wait(t, &call, WAIT_FOREVER);
-                pthread_mutex_unlock(&t->lock);
-                status = call.status;
-                if (call.failure)
-                        err = call.failure->error;
-                else
-                        error_init(&err, status);
-        }
+        call.order = ret;
+        enum status status = send_request(t, &request, &call, -1, err);
+        if (status != STATUS_OK)
+                return status;
+        pthread_mutex_lock(&t->lock);
+        connection_wait(t, &call, WAIT_FOREVER);
+        pthread_mutex_unlock(&t->lock);
+        status = call.status;
+        if (call.failure)
+                *err = call.failure->error;
+        else
+                error_init(err, status);
+        call_deinit(&call);
+        return status;
+}
+
+static void negotiate(struct tutti *t, struct order *o, const struct driver_place *place) {
+        struct order_granted granted = { .fd = -1 };
+        struct patience patience = { 0 };
+        struct error err;
+        enum status status;
+        do
+                status = ask(t, place, &granted, &err);
+        while (status == STATUS_BUSY && patience_lasts(&patience));
         CLEANUP_FD int fd = granted.fd;
         if (status != STATUS_OK)
                 explain(o, err.detail[0] ? err.detail : status_name(status));
@@ -77,7 +90,6 @@ static void ask(struct tutti *t, struct order *o, const struct driver_place *pla
                 map_page(o, place, fd);
         else
                 explain(o, granted.why);
-        call_deinit(&call);
 }
 
 static bool is_known(struct tutti *t) {
@@ -93,7 +105,7 @@ static void find_out(struct tutti *t, const struct driver_place *place) {
         if (!o)
                 return;
         if (place->has_timeline)
-                ask(t, o, place);
+                negotiate(t, o, place);
         else
                 explain(o, "streams of this device cannot wait for 64-bit words");
         pthread_mutex_lock(&t->lock);
@@ -112,7 +124,7 @@ void order_open(struct tutti *t, const struct driver_place *place) {
 enum tutti_cuda_order tutti_cuda_order(struct tutti *t, const char **ret_why) {
         static _Thread_local struct error err;
         struct driver_place place;
-        const char *ignored;
+        const char *ignored = "";
         const char **why = ret_why ? ret_why : &ignored;
         if (!t || connection_check(t) != TUTTI_OK) {
                 *why = "there is no connection";

@@ -19,10 +19,10 @@ extern "C" {
 enum tutti_admin_what {
         TUTTI_ADMIN_STATUS =
                 1, /* DAEMON, DEVICE, FALLBACK, GROUP, PENDING (oldest first, at most 16 a group), RESULT */
-        TUTTI_ADMIN_GROUPS, /* GROUP (also ended ones whose record is kept), MEMBER */
-        TUTTI_ADMIN_STATS,  /* DAEMON, STATS, MEMBER */
-        TUTTI_ADMIN_DUMP,   /* RECORD, oldest first; needs job and group */
-        TUTTI_ADMIN_QUOTA,  /* QUOTA, the asker's first; of an admin then everybody's, at most 256 users */
+        TUTTI_ADMIN_GROUPS,    /* GROUP (also ended ones whose record is kept), MEMBER */
+        TUTTI_ADMIN_STATS,     /* DAEMON, STATS, MEMBER */
+        TUTTI_ADMIN_DUMP,      /* RECORD, oldest first; needs job and group */
+        TUTTI_ADMIN_QUOTA,     /* QUOTA, the asker's first; of an admin then everybody's, at most 256 users */
         TUTTI_ADMIN_HISTOGRAMS /* HISTOGRAM */
 };
 
