@@ -39,7 +39,7 @@ static uint32_t flags_of(const struct step *s) {
 
 static void step_out(const struct step *s, struct record_step *ret) {
         *ret = (struct record_step){ .count = s->count,
-                .first_stride = s->n_dims ? s->first_stride : 0,
+                .first_element = s->first_element,
                 .total_weight = s->total_weight,
                 .kind = s->kind,
                 .device = s->device,
@@ -168,15 +168,9 @@ int worker_assembly_begin(struct worker_assembly *a, const struct worker_run *ru
         struct plan *p = &a->plan;
         a->signals = array_new(run->n_signals, sizeof(*a->signals));
         p->scratch = array_new(run->n_scratch, sizeof(*p->scratch));
-        p->steps = array_new(run->n_steps, sizeof(*p->steps));
-        p->operands = array_new(run->n_operands, sizeof(*p->operands));
-        p->strides = array_new(run->n_strides, sizeof(*p->strides));
-        if (!a->signals || !p->scratch || !p->steps || !p->operands || !p->strides)
+        if (!a->signals || !p->scratch)
                 return -ENOMEM;
         p->scratch_capacity = run->n_scratch + 1;
-        p->steps_capacity = run->n_steps + 1;
-        p->operands_capacity = run->n_operands + 1;
-        p->strides_capacity = run->n_strides + 1;
         p->algorithm = "";
         p->order = (enum plan_order)run->order;
         p->device = run->device;
@@ -194,8 +188,7 @@ static int step_in(struct worker_assembly *a, const struct record_step *r) {
                 (r->kind != STEP_JOIN &&
                         (r->dtype == DTYPE_UNSPECIFIED || r->output_dtype == DTYPE_UNSPECIFIED)))
                 return -EPROTO;
-        struct step *s = &p->steps[p->n_steps++];
-        *s = (struct step){ .kind = (enum step_kind)r->kind,
+        struct step step = { .kind = (enum step_kind)r->kind,
                 .device = r->device,
                 .op = (enum op)r->op,
                 .dtype = (enum dtype)r->dtype,
@@ -207,18 +200,14 @@ static int step_in(struct worker_assembly *a, const struct record_step *r) {
                 .check_inputs = r->flags & RECORD_CHECK_INPUTS,
                 .n_inputs = r->n_inputs,
                 .n_outputs = r->n_outputs,
-                .first_operand = p->n_operands,
                 .divisor = r->divisor,
                 .total_weight = r->total_weight,
                 .entry = r->entry,
                 .count = r->count,
-                .n_dims = r->n_dims,
-                .first_stride = p->n_strides };
-        memcpy(s->shape, r->shape, sizeof(s->shape));
-        p->n_operands += (uint32_t)n_operands;
-        p->n_strides += (uint32_t)n_operands * r->n_dims;
-        p->has_joins |= s->kind == STEP_JOIN;
-        return 0;
+                .first_element = r->first_element,
+                .n_dims = r->n_dims };
+        memcpy(step.shape, r->shape, sizeof(step.shape));
+        return plan_add_step(p, &step) ? 0 : -ENOMEM;
 }
 
 static struct memory *memory_in(
@@ -324,6 +313,10 @@ int worker_assembly_add(
                 a->record++;
                 a->next = 0;
         }
+        /* The steps have made room for so many operands and strides, and for no more. */
+        if (a->record > RECORD_STEPS &&
+                (a->plan.n_operands != a->head.n_operands || a->plan.n_strides != a->head.n_strides))
+                return -EPROTO;
         if (part->record != a->record || part->first != a->next ||
                 part->n_records > assembly_count(a, a->record) - a->next)
                 return -EPROTO;

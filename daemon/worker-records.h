@@ -16,7 +16,7 @@ struct record_scratch {
 };
 
 struct record_step {
-        uint64_t count, first_stride;
+        uint64_t count, first_element;
         double total_weight;
         uint64_t shape[MAX_DIMS];
         uint32_t kind, device, op, dtype, output_dtype, rounding, flags;

@@ -45,6 +45,7 @@ static void add_step(struct plan *p, uint32_t n_inputs, uint32_t n_outputs, uint
                 .total_weight = 2.5,
                 .entry = entry,
                 .count = 24,
+                .first_element = 1000 * entry,
                 .n_dims = entry % 2 ? 2 : 0,
                 .shape = { entry % 2 ? 4 : 0, entry % 2 ? 6 : 0 } };
         struct step *s = plan_add_step(p, &step);
@@ -74,11 +75,12 @@ static void fill_plan(struct plan *p, uint32_t n_steps, uint32_t n_inputs) {
         plan_init(p);
         p->device = DEVICE_GPU + 1;
         p->order = ORDER_TREE;
-        ck_assert_uint_eq(plan_add_scratch(p, DEVICE_GPU + 2, 1 << 16), 1);
+        struct operand area;
+        ck_assert_int_eq(plan_take_scratch(p, DEVICE_GPU + 2, 1 << 16, &area), 0);
         for (uint32_t i = 0; i < n_steps; i++)
                 add_step(p, n_inputs, 2, i);
-        const struct step join = { .kind = STEP_JOIN };
-        ck_assert_ptr_nonnull(plan_add_step(p, &join));
+        ck_assert_int_eq(plan_join(p), 0);
+        add_step(p, 1, 1, 0);
         plan_freeze(p, 4096);
 }
 
@@ -117,6 +119,7 @@ static void same_step(const struct plan *a, const struct plan *b, uint32_t i) {
         ck_assert(x->total_weight == y->total_weight);
         ck_assert_uint_eq(x->entry, y->entry);
         ck_assert_uint_eq(x->count, y->count);
+        ck_assert_uint_eq(x->first_element, y->first_element);
         ck_assert_uint_eq(x->start_bytes, y->start_bytes);
         ck_assert_uint_eq(x->n_bytes, y->n_bytes);
         ck_assert_uint_eq(x->n_dims, y->n_dims);
@@ -144,6 +147,8 @@ static void same_plan(const struct plan *a, const struct plan *b) {
         ck_assert_uint_eq(a->device, b->device);
         ck_assert_int_eq(a->order, b->order);
         ck_assert_uint_eq(a->n_chunks, b->n_chunks);
+        ck_assert_uint_eq(a->n_parts, b->n_parts);
+        ck_assert_uint_eq(a->n_phases, b->n_phases);
         ck_assert(a->has_joins == b->has_joins && b->is_frozen);
         ck_assert_uint_eq(a->scratch[0].device, b->scratch[0].device);
         ck_assert_uint_eq(a->scratch[0].n_bytes, b->scratch[0].n_bytes);
