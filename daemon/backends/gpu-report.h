@@ -31,10 +31,10 @@ struct gpu_fallback {
 
 /* What a backend of GPUs is told. */
 struct gpu_options {
-        bool takes_ipc;         /* legacy handles */
-        uint64_t test_limit_ns; /* for each device and path of the self-test */
-        const char *cuda_path;  /* of the driver; NULL: libcuda.so.1 as the linker finds it */
-        const char *nccl_path;  /* NULL: libnccl.so.2; "": none */
+        bool takes_ipc;            /* legacy handles */
+        uint64_t test_limit_ns;    /* for each device and path of the self-test */
+        const char *cuda_path;     /* of the driver; NULL: libcuda.so.1 as the linker finds it */
+        const char *nccl_path;     /* NULL: libnccl.so.2; "": none */
         uint64_t library_limit_ns; /* for a collective of NCCL, once it runs; 0: 60 s */
 };
 

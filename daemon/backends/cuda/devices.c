@@ -105,8 +105,7 @@ static void find_abilities(struct cuda *c, struct cuda_device *d) {
 }
 
 static int load_kernels(struct cuda *c, struct cuda_device *d) {
-        int r = cuda_check(
-                c, c->driver.cuModuleLoadData(&d->module, tuttid_cuda_fatbin), "cuModuleLoadData");
+        int r = cuda_check(c, c->driver.cuModuleLoadData(&d->module, tuttid_cuda_fatbin), "cuModuleLoadData");
         for (enum cuda_kernel k = CUDA_KERNEL_NONE + 1; r == 0 && k < N_CUDA_KERNELS; k++)
                 r = cuda_check(c,
                         c->driver.cuModuleGetFunction(&d->functions[k], d->module, cuda_kernel_name(k)),
@@ -131,7 +130,8 @@ static int open_device(struct cuda *c, struct cuda_device *d) {
 
 void cuda_print_way(const struct cuda_device *a, const struct cuda_device *b, char text[WAY_BYTES]) {
         bool is_first = a->index < b->index;
-        snprintf(text, WAY_BYTES, "GPU:%u-GPU:%u", is_first ? a->index : b->index, is_first ? b->index : a->index);
+        snprintf(text, WAY_BYTES, "GPU:%u-GPU:%u", is_first ? a->index : b->index,
+                is_first ? b->index : a->index);
 }
 
 static void enable_peer(struct cuda *c, struct cuda_device *from, struct cuda_device *to) {
@@ -246,7 +246,7 @@ int cuda_launch(struct cuda *c, struct cuda_device *d, CUstream stream, struct c
 /* --- the end --- */
 
 static void close_events(struct cuda *c, struct cuda_device *d) {
-        list_for_each_safe(it, tmp, &d->events) {
+        list_for_each_safe (it, tmp, &d->events) {
                 struct free_event *f = list_entry(it, struct free_event, link);
                 cuda_note(c, c->driver.cuEventDestroy(f->event), "cuEventDestroy");
                 list_unlink(&f->link);

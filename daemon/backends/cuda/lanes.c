@@ -1,5 +1,5 @@
-/* Streams: a group has one for each device while it has runs under way, so that who never signals holds up its
- * own group alone. Then the next group may have them. */
+/* Streams: a group has one for each device while it has runs under way, so that who never signals holds up
+ * its own group alone. Then the next group may have them. */
 #include <stdlib.h>
 #include "backends/cuda/cuda-private.h"
 
@@ -9,13 +9,13 @@
 
 static uint32_t count(const struct list *l) {
         uint32_t n = 0;
-        list_for_each(it, l)
+        list_for_each (it, l)
                 n++;
         return n;
 }
 
 static struct lane *find(struct list *lanes, uint64_t group) {
-        list_for_each(it, lanes) {
+        list_for_each (it, lanes) {
                 struct lane *lane = list_entry(it, struct lane, link);
                 if (lane->group == group)
                         return lane;
@@ -77,6 +77,6 @@ static void close_lane(struct cuda *c, struct lane *lane) {
 
 void cuda_lanes_close(struct cuda *c) {
         list_splice(&c->idle_lanes, &c->busy_lanes);
-        list_for_each_safe(it, tmp, &c->idle_lanes)
+        list_for_each_safe (it, tmp, &c->idle_lanes)
                 close_lane(c, list_entry(it, struct lane, link));
 }
