@@ -14,6 +14,8 @@ static void each_says_what_it_is(const char *n_devices) {
                 ck_assert_str_eq(d->why, "");
                 ck_assert_int_eq(strncmp(d->uuid, "GPU-", 4), 0);
                 ck_assert_uint_eq(strlen(d->uuid), GPU_UUID_BYTES - 4);
+                for (const char *at = "\14\21\26\33"; *at; at++) /* "GPU-" and 8-4-4-4-12 digits */
+                        ck_assert_int_eq(d->uuid[(int)*at], '-');
                 ck_assert_ptr_nonnull(strstr(d->describe, "compute capability"));
                 ck_assert_uint_eq(d->paths,
                         1u << PATH_MEMFD | 1u << PATH_VMM_MADE | 1u << PATH_VMM_FD | 1u << PATH_CUDA_IPC);

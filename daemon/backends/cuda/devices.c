@@ -29,10 +29,10 @@ static int attribute(struct cuda *c, const struct cuda_device *d, CUdevice_attri
 }
 
 static void print_uuid(const CUuuid *uuid, char text[GPU_UUID_BYTES]) {
-        static const uint8_t dashes[] = { 4, 6, 8, 10 };
+        static const char dashes[] = "    - - - -"; /* before which byte */
         size_t used = (size_t)snprintf(text, GPU_UUID_BYTES, "GPU-");
-        for (uint8_t i = 0; i < sizeof(uuid->bytes); i++) {
-                if (memchr(dashes, i, sizeof(dashes)))
+        for (size_t i = 0; i < sizeof(uuid->bytes); i++) {
+                if (i < sizeof(dashes) && dashes[i] == '-')
                         text[used++] = '-';
                 used += (size_t)snprintf(
                         text + used, GPU_UUID_BYTES - used, "%02x", (unsigned char)uuid->bytes[i]);
@@ -41,7 +41,7 @@ static void print_uuid(const CUuuid *uuid, char text[GPU_UUID_BYTES]) {
 
 static int identify(struct cuda *c, struct cuda_device *d) {
         struct gpu_device *report = &c->base.devices[d->index];
-        CUuuid uuid;
+        CUuuid uuid = { .bytes = { 0 } };
         size_t n_bytes = 0;
         char bus[20] = "?";
         int r = cuda_check(c, c->driver.cuDeviceGet(&d->handle, (int)d->index), "cuDeviceGet");
