@@ -32,12 +32,19 @@ check_format() {
                 clang-format --dry-run --Werror "$1" 2>/dev/null || { echo "clang-format -i $1" && exit 1; }' - {}
 }
 
-# The headers of the tests are seen through their tests; *-impl.h are parts of a source, compiled once for each instruction set.
+# The headers of the tests are seen through their tests; *-impl.h are parts of a source, compiled once for each instruction set;
+# what includes cuda.h is seen where the build found it, which also says where.
 check_headers() {
+        cuda=$(sed -n 's/.*\(-isystem[^ ]*cuda[^ ]*\).*/\1/p' build/compile_commands.json | head -n 1)
+        needs_cuda='^$'
+        # shellcheck disable=SC2086 # none or one word
+        echo '#include <cuda.h>' | gcc $cuda -fsyntax-only -x c - 2>/dev/null ||
+                needs_cuda='backends/cuda/\(cuda-private\|driver\|flight\|nccl-cliques\)\.h$'
         # shellcheck disable=SC2016 # expanded by the inner shell
-        find proto daemon client -name '*.h' -not -name '*-impl.h' -type f | sort | xargs -P "$jobs" -I {} sh -c '
+        find proto daemon client -name '*.h' -not -name '*-impl.h' -type f | grep -v "$needs_cuda" | sort |
+                CUDA=$cuda xargs -P "$jobs" -I {} sh -c '
                 echo "#include \"$1\"" | gcc -std=gnu11 -D_GNU_SOURCE -Wall -Wextra -Wno-unused-parameter -Werror -fsyntax-only \
-                        -I. -Iproto -Idaemon -Iclient -Iclient/include -Iclient/lib -Ibuild/proto -x c - ||
+                        -I. -Iproto -Idaemon -Iclient -Iclient/include -Iclient/lib -Ibuild/proto $CUDA -x c - ||
                         { echo "$1 does not compile alone" && exit 1; }' - {}
 }
 

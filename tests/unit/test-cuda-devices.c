@@ -14,6 +14,8 @@ static void each_says_what_it_is(const char *n_devices) {
                 ck_assert_str_eq(d->why, "");
                 ck_assert_int_eq(strncmp(d->uuid, "GPU-", 4), 0);
                 ck_assert_uint_eq(strlen(d->uuid), GPU_UUID_BYTES - 4);
+                for (const char *at = "\14\21\26\33"; *at; at++) /* "GPU-" and 8-4-4-4-12 digits */
+                        ck_assert_int_eq(d->uuid[(int)*at], '-');
                 ck_assert_ptr_nonnull(strstr(d->describe, "compute capability"));
                 ck_assert_uint_eq(d->paths,
                         1u << PATH_MEMFD | 1u << PATH_VMM_MADE | 1u << PATH_VMM_FD | 1u << PATH_CUDA_IPC);
@@ -62,7 +64,8 @@ START_TEST(A11_a_device_whose_test_does_not_end_is_off_in_time) {
         uint64_t begin = clock_now_ns();
         bench_prepare(&t, "2");
         t.options.test_limit_ns = 200 * NS_PER_MS;
-        fakecuda_strike(t.fake, &(struct fakecuda_strike){ .fault = FAKECUDA_STALLS, .call = "cuMemcpyAsync" });
+        fakecuda_strike(
+                t.fake, &(struct fakecuda_strike){ .fault = FAKECUDA_STALLS, .call = "cuMemcpyAsync" });
         bench_open(&t);
         ck_assert_uint_lt(clock_now_ns() - begin, (uint64_t)(unit_scale() * 10 * NS_PER_S));
         ck_assert_str_eq(t.b->devices[0].why, "its test took more than 200 ms");
@@ -71,11 +74,9 @@ START_TEST(A11_a_device_whose_test_does_not_end_is_off_in_time) {
         /* Who serves, serves. */
         struct chore c = bench_memory(&t, 1, 4096);
         bench_release(&t, &c);
-        struct chore lost = { .kind = CHORE_IMPORT,
-                .path = PATH_VMM_MADE,
-                .device = DEVICE_GPU,
-                .fd = -1,
-                .n_bytes = 4096 };
+        struct chore lost = {
+                .kind = CHORE_IMPORT, .path = PATH_VMM_MADE, .device = DEVICE_GPU, .fd = -1, .n_bytes = 4096
+        };
         lost = bench_import(&t, &lost);
         ck_assert_int_eq(lost.status, STATUS_UNSUPPORTED);
         fakecuda_clear(t.fake);

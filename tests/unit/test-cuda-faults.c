@@ -39,16 +39,15 @@ static bool run_plan(struct bench *t, struct plan *p, const struct signal *signa
 
 static void add(struct plan *p, struct chore *in, struct chore *out, enum step_kind kind) {
         const struct chore *operands[] = { &in[0], &in[1], &out[0], &out[1] };
-        bench_add(p,
-                &(struct bench_step){ .operands = operands,
-                        .step = { .kind = kind,
-                                .device = DEVICE_GPU,
-                                .op = OP_SUM,
-                                .dtype = DTYPE_F32,
-                                .check_numerics = kind == STEP_REDUCE,
-                                .n_inputs = 2,
-                                .n_outputs = 2,
-                                .count = COUNT } });
+        bench_add(p, &(struct bench_step){ .operands = operands,
+                             .step = { .kind = kind,
+                                     .device = DEVICE_GPU,
+                                     .op = OP_SUM,
+                                     .dtype = DTYPE_F32,
+                                     .check_numerics = kind == STEP_REDUCE,
+                                     .n_inputs = 2,
+                                     .n_outputs = 2,
+                                     .count = COUNT } });
         bench_freeze(p, 0);
 }
 
@@ -107,7 +106,8 @@ static bool use_backend(struct bench *t) {
         return is_well;
 }
 
-/* Whether the n-th call was never reached. An error that the driver keeps (STICKS) ends all that comes after. */
+/* Whether the n-th call was never reached. An error that the driver keeps (STICKS) ends all that comes after.
+ */
 static bool strike_nth(enum fakecuda_fault fault, const char *call, unsigned int n) {
         struct bench t;
         char why[256] = "";
@@ -116,13 +116,12 @@ static bool strike_nth(enum fakecuda_fault fault, const char *call, unsigned int
                 (void)!unlink(control);
         bench_prepare(&t, "2");
         t.options.library_limit_ns = 2 * NS_PER_S;
-        fakecuda_strike(t.fake,
-                &(struct fakecuda_strike){ .fault = fault,
-                        .call = call,
-                        .n = n,
-                        .code = fault == FAKECUDA_STICKS ? 0 /* illegal address */ :
-                                call[0] == 'n'           ? 3 /* internal error */ :
-                                                           1 /* invalid value */ });
+        fakecuda_strike(t.fake, &(struct fakecuda_strike){ .fault = fault,
+                                        .call = call,
+                                        .n = n,
+                                        .code = fault == FAKECUDA_STICKS ? 0 /* illegal address */
+                                                : call[0] == 'n'         ? 3 /* internal error */
+                                                                         : 1 /* invalid value */ });
         int r = cuda_backend_new(&t.b, &t.options, why, sizeof(why));
         ck_assert(r == 0 || why[0] != '\0');
         bool is_well = r == 0 && use_backend(&t), is_through = fakecuda_calls(t.fake, NULL, call) < n;

@@ -1,4 +1,5 @@
-/* NCCL behind the library's step: sums and broadcasts over devices, and what becomes of them when it fails. */
+/* NCCL behind the library's step: sums and broadcasts over devices, and what becomes of them when it fails.
+ */
 #include <errno.h>
 #include <stdio.h>
 #include "cuda-bench.h"
@@ -23,16 +24,15 @@ static void add_step(struct floor *f, enum shape shape, enum op op) {
                 operands[i] = &f->in[shape == BROADCAST ? f->n - 1 : i];
         for (uint32_t i = 0; i < n_out; i++)
                 operands[n_in + i] = &f->out[shape == REDUCE ? f->n - 1 : i];
-        bench_add(&f->plan,
-                &(struct bench_step){ .operands = operands,
-                        .step = { .kind = STEP_LIBRARY,
-                                .device = DEVICE_GPU,
-                                .op = op,
-                                .dtype = DTYPE_F32,
-                                .n_inputs = n_in,
-                                .n_outputs = n_out,
-                                .divisor = f->n,
-                                .count = COUNT } });
+        bench_add(&f->plan, &(struct bench_step){ .operands = operands,
+                                    .step = { .kind = STEP_LIBRARY,
+                                            .device = DEVICE_GPU,
+                                            .op = op,
+                                            .dtype = DTYPE_F32,
+                                            .n_inputs = n_in,
+                                            .n_outputs = n_out,
+                                            .divisor = f->n,
+                                            .count = COUNT } });
         bench_freeze(&f->plan, 0);
         f->run = (struct run){ .plan = &f->plan, .group = 1 };
 }
@@ -146,7 +146,9 @@ START_TEST(the_library_waits_for_no_client) {
         add_step(&f, ALL_REDUCE, OP_SUM);
         struct chore page = bench_memory(&f.t, HOST, 4096);
         const struct signal signal = { .page = page.memory, .slot = 1, .value = 1 };
-        struct run silent = { .plan = &f.plan, .group = 9, .signals = &signal, .n_signals = 1, .limit_ns = 200 * NS_PER_MS };
+        struct run silent = {
+                .plan = &f.plan, .group = 9, .signals = &signal, .n_signals = 1, .limit_ns = 200 * NS_PER_MS
+        };
         bench_launch(&f.t, &silent);
         go(&f);
         ck_assert_int_eq(f.run.status, STATUS_OK);
@@ -185,7 +187,8 @@ START_TEST(a_collective_that_does_not_end_is_aborted_in_time) {
         cuda_of(&f.t.b->base)->options.library_limit_ns = 200 * NS_PER_MS;
         add_step(&f, ALL_REDUCE, OP_SUM);
         go(&f);
-        fakecuda_strike(f.t.fake, &(struct fakecuda_strike){ .fault = FAKECUDA_STALLS, .call = "ncclAllReduce" });
+        fakecuda_strike(
+                f.t.fake, &(struct fakecuda_strike){ .fault = FAKECUDA_STALLS, .call = "ncclAllReduce" });
         go(&f);
         ck_assert_int_eq(f.run.status, STATUS_ABORTED);
         ck_assert(!f.t.b->is_broken);
@@ -200,8 +203,9 @@ START_TEST(communicators_that_cannot_be_made_fail_the_run_and_are_tried_again) {
         struct floor f;
         floor_open(&f, "2");
         add_step(&f, ALL_REDUCE, OP_SUM);
-        fakecuda_strike(f.t.fake,
-                &(struct fakecuda_strike){ .fault = FAKECUDA_FAILS, .call = "ncclCommInitRankConfig", .code = 2 });
+        fakecuda_strike(
+                f.t.fake, &(struct fakecuda_strike){
+                                  .fault = FAKECUDA_FAILS, .call = "ncclCommInitRankConfig", .code = 2 });
         go(&f);
         ck_assert_int_eq(f.run.status, STATUS_ABORTED);
         ck_assert_ptr_nonnull(strstr(f.run.why, "nothing was written"));
@@ -220,15 +224,14 @@ START_TEST(who_shares_a_device_is_aborted_together) {
         for (uint32_t i = 0; i < 2; i++) {
                 const struct chore *operands[] = { &f.in[i], &f.in[i + 1], &f.out[i], &f.out[i + 1] };
                 plan_init(&pairs[i]);
-                bench_add(&pairs[i],
-                        &(struct bench_step){ .operands = operands,
-                                .step = { .kind = STEP_LIBRARY,
-                                        .device = DEVICE_GPU + i,
-                                        .op = OP_SUM,
-                                        .dtype = DTYPE_F32,
-                                        .n_inputs = 2,
-                                        .n_outputs = 2,
-                                        .count = COUNT } });
+                bench_add(&pairs[i], &(struct bench_step){ .operands = operands,
+                                             .step = { .kind = STEP_LIBRARY,
+                                                     .device = DEVICE_GPU + i,
+                                                     .op = OP_SUM,
+                                                     .dtype = DTYPE_F32,
+                                                     .n_inputs = 2,
+                                                     .n_outputs = 2,
+                                                     .count = COUNT } });
                 bench_freeze(&pairs[i], i);
                 runs[i] = (struct run){ .plan = &pairs[i], .group = i };
                 bench_launch(&f.t, &runs[i]);
@@ -277,4 +280,5 @@ UNIT_MAIN("cuda-library", 60, all_reduce_on_one_device, all_reduce_on_two_device
         a_mean_is_the_sum_divided_once, a_reduction_comes_to_its_root_alone, a_broadcast_comes_from_its_root,
         the_library_waits_for_no_client, an_asynchronous_error_aborts_and_the_next_goes_on,
         a_collective_that_does_not_end_is_aborted_in_time,
-        communicators_that_cannot_be_made_fail_the_run_and_are_tried_again, who_shares_a_device_is_aborted_together, J2_groups_share_communicators)
+        communicators_that_cannot_be_made_fail_the_run_and_are_tried_again,
+        who_shares_a_device_is_aborted_together, J2_groups_share_communicators)

@@ -90,14 +90,13 @@ static uint64_t ask_word(const struct other *other, uint64_t at) {
 static void copy_by_run(struct bench *t, struct plan *p, const struct chore *from, const struct chore *to) {
         const struct chore *operands[] = { from, to };
         plan_init(p);
-        bench_add(p,
-                &(struct bench_step){ .operands = operands,
-                        .step = { .kind = STEP_COPY,
-                                .device = from->device,
-                                .dtype = DTYPE_U8,
-                                .n_inputs = 1,
-                                .n_outputs = 1,
-                                .count = to->n_bytes } });
+        bench_add(p, &(struct bench_step){ .operands = operands,
+                             .step = { .kind = STEP_COPY,
+                                     .device = from->device,
+                                     .dtype = DTYPE_U8,
+                                     .n_inputs = 1,
+                                     .n_outputs = 1,
+                                     .count = to->n_bytes } });
         bench_freeze(p, from->device - DEVICE_GPU);
 }
 
@@ -310,7 +309,8 @@ START_TEST(another_descriptor_is_refused) {
         struct bench t;
         bench_prepare(&t, "1");
         bench_open(&t);
-        struct chore like = by_descriptor(memfd_create("other", MFD_CLOEXEC), 0, 0, 8), c = bench_import(&t, &like);
+        struct chore like = by_descriptor(memfd_create("other", MFD_CLOEXEC), 0, 0, 8),
+                     c = bench_import(&t, &like);
         ck_assert_int_eq(c.status, STATUS_BAD_FD);
         bench_release(&t, &c);
         bench_close(&t);

@@ -33,20 +33,20 @@ static void meet(struct bench *t, const struct meeting *m) {
                 memset(bench_data(&buffers[i]), 0xa5, n_all);
                 memcpy((uint8_t *)bench_data(&buffers[i]) + m->offset_bytes, copies[i], n_bytes);
         }
-        oracle_reduce(m->op, m->dtype, (const void *const *)copies, m->n_ranks, expected, m->count, m->n_ranks);
+        oracle_reduce(
+                m->op, m->dtype, (const void *const *)copies, m->n_ranks, expected, m->count, m->n_ranks);
         struct plan p;
         plan_init(&p);
-        bench_add(&p,
-                &(struct bench_step){ .operands = operands,
-                        .offset_bytes = m->offset_bytes,
-                        .step = { .kind = STEP_REDUCE,
-                                .device = DEVICE_GPU,
-                                .op = m->op,
-                                .dtype = m->dtype,
-                                .n_inputs = m->n_ranks,
-                                .n_outputs = m->n_ranks,
-                                .divisor = m->n_ranks,
-                                .count = m->count } });
+        bench_add(&p, &(struct bench_step){ .operands = operands,
+                              .offset_bytes = m->offset_bytes,
+                              .step = { .kind = STEP_REDUCE,
+                                      .device = DEVICE_GPU,
+                                      .op = m->op,
+                                      .dtype = m->dtype,
+                                      .n_inputs = m->n_ranks,
+                                      .n_outputs = m->n_ranks,
+                                      .divisor = m->n_ranks,
+                                      .count = m->count } });
         bench_freeze(&p, 0);
         bench_run(t, &p);
         for (uint32_t i = 0; i < m->n_ranks; i++) {
@@ -133,8 +133,14 @@ static void stride(bool is_pinned) {
         }
         struct plan p;
         plan_init(&p);
-        const struct step step = { .kind = STEP_COPY, .device = DEVICE_GPU, .dtype = DTYPE_U32,
-                .n_inputs = 1, .n_outputs = 1, .count = 300, .n_dims = 2, .shape = { 100, 3 } };
+        const struct step step = { .kind = STEP_COPY,
+                .device = DEVICE_GPU,
+                .dtype = DTYPE_U32,
+                .n_inputs = 1,
+                .n_outputs = 1,
+                .count = 300,
+                .n_dims = 2,
+                .shape = { 100, 3 } };
         struct step *s = plan_add_step(&p, &step);
         plan_inputs(&p, s)[0] = (struct operand){ .memory = in.memory, .offset_bytes = 8 };
         plan_outputs(&p, s)[0] = (struct operand){ .memory = out.memory, .offset_bytes = 4 };
@@ -183,15 +189,24 @@ START_TEST(a_join_puts_devices_in_order) {
         struct operand area;
         plan_init(&p);
         ck_assert_int_eq(plan_take_scratch(&p, DEVICE_GPU, COUNT * 4, &area), 0);
-        const struct step sum = { .kind = STEP_REDUCE, .device = DEVICE_GPU, .op = OP_SUM, .dtype = DTYPE_U32,
-                .n_inputs = 2, .n_outputs = 1, .count = COUNT };
+        const struct step sum = { .kind = STEP_REDUCE,
+                .device = DEVICE_GPU,
+                .op = OP_SUM,
+                .dtype = DTYPE_U32,
+                .n_inputs = 2,
+                .n_outputs = 1,
+                .count = COUNT };
         struct step *added = plan_add_step(&p, &sum);
         plan_inputs(&p, added)[0] = (struct operand){ .memory = in[0].memory };
         plan_inputs(&p, added)[1] = (struct operand){ .memory = in[1].memory };
         plan_outputs(&p, added)[0] = area;
         ck_assert_int_eq(plan_join(&p), 0);
-        const struct step copy = { .kind = STEP_COPY, .device = DEVICE_GPU + 1, .dtype = DTYPE_U32,
-                .n_inputs = 1, .n_outputs = 1, .count = COUNT };
+        const struct step copy = { .kind = STEP_COPY,
+                .device = DEVICE_GPU + 1,
+                .dtype = DTYPE_U32,
+                .n_inputs = 1,
+                .n_outputs = 1,
+                .count = COUNT };
         added = plan_add_step(&p, &copy);
         plan_inputs(&p, added)[0] = area;
         plan_outputs(&p, added)[0] = (struct operand){ .memory = out.memory };
@@ -222,17 +237,16 @@ START_TEST(what_checks_find_comes_back) {
         const struct chore *operands[] = { &a, &b, &a };
         struct plan p;
         plan_init(&p);
-        bench_add(&p,
-                &(struct bench_step){ .operands = operands,
-                        .step = { .kind = STEP_REDUCE,
-                                .device = DEVICE_GPU,
-                                .op = OP_SUM,
-                                .dtype = DTYPE_F32,
-                                .check_numerics = true,
-                                .entry = 4,
-                                .n_inputs = 2,
-                                .n_outputs = 1,
-                                .count = 100 } });
+        bench_add(&p, &(struct bench_step){ .operands = operands,
+                              .step = { .kind = STEP_REDUCE,
+                                      .device = DEVICE_GPU,
+                                      .op = OP_SUM,
+                                      .dtype = DTYPE_F32,
+                                      .check_numerics = true,
+                                      .entry = 4,
+                                      .n_inputs = 2,
+                                      .n_outputs = 1,
+                                      .count = 100 } });
         bench_freeze(&p, 0);
         struct run run = { .plan = &p, .group = 1 };
         bench_launch(&t, &run);
@@ -260,15 +274,14 @@ START_TEST(an_operand_outside_its_buffer_is_refused) {
         const struct chore *operands[] = { &a, &a };
         struct plan p;
         plan_init(&p);
-        bench_add(&p,
-                &(struct bench_step){ .operands = operands,
-                        .offset_bytes = 96,
-                        .step = { .kind = STEP_COPY,
-                                .device = DEVICE_GPU,
-                                .dtype = DTYPE_U8,
-                                .n_inputs = 1,
-                                .n_outputs = 1,
-                                .count = 4001 } });
+        bench_add(&p, &(struct bench_step){ .operands = operands,
+                              .offset_bytes = 96,
+                              .step = { .kind = STEP_COPY,
+                                      .device = DEVICE_GPU,
+                                      .dtype = DTYPE_U8,
+                                      .n_inputs = 1,
+                                      .n_outputs = 1,
+                                      .count = 4001 } });
         bench_freeze(&p, 0);
         struct run run = { .plan = &p, .group = 1 };
         bench_launch(&t, &run);
@@ -290,14 +303,13 @@ START_TEST(a_buffer_let_go_of_under_a_run_stays_until_its_end) {
         const struct chore *operands[] = { &a, &b };
         struct plan p;
         plan_init(&p);
-        bench_add(&p,
-                &(struct bench_step){ .operands = operands,
-                        .step = { .kind = STEP_COPY,
-                                .device = DEVICE_GPU,
-                                .dtype = DTYPE_U8,
-                                .n_inputs = 1,
-                                .n_outputs = 1,
-                                .count = 4096 } });
+        bench_add(&p, &(struct bench_step){ .operands = operands,
+                              .step = { .kind = STEP_COPY,
+                                      .device = DEVICE_GPU,
+                                      .dtype = DTYPE_U8,
+                                      .n_inputs = 1,
+                                      .n_outputs = 1,
+                                      .count = 4096 } });
         bench_freeze(&p, 0);
         struct run run = { .plan = &p, .group = 1 };
         fakecuda_hold(t.fake, NULL, "cuLaunchKernel");
@@ -327,20 +339,19 @@ START_TEST(E14_a_sticky_error_ends_all_runs_and_the_backend) {
         struct run runs[2] = { { .plan = &p[0], .group = 1 }, { .plan = &p[1], .group = 2 } };
         for (uint32_t i = 0; i < 2; i++) {
                 plan_init(&p[i]);
-                bench_add(&p[i],
-                        &(struct bench_step){ .operands = i ? two : one,
-                                .step = { .kind = STEP_COPY,
-                                        .device = DEVICE_GPU + i,
-                                        .dtype = DTYPE_U8,
-                                        .n_inputs = 1,
-                                        .n_outputs = 1,
-                                        .count = 4096 } });
+                bench_add(&p[i], &(struct bench_step){ .operands = i ? two : one,
+                                         .step = { .kind = STEP_COPY,
+                                                 .device = DEVICE_GPU + i,
+                                                 .dtype = DTYPE_U8,
+                                                 .n_inputs = 1,
+                                                 .n_outputs = 1,
+                                                 .count = 4096 } });
                 bench_freeze(&p[i], i);
         }
         fakecuda_hold(t.fake, NULL, "cuLaunchKernel");
         bench_launch(&t, &runs[0]);
-        fakecuda_strike(t.fake,
-                &(struct fakecuda_strike){ .fault = FAKECUDA_STICKS, .call = "cuLaunchKernel" });
+        fakecuda_strike(
+                t.fake, &(struct fakecuda_strike){ .fault = FAKECUDA_STICKS, .call = "cuLaunchKernel" });
         bench_launch(&t, &runs[1]);
         fakecuda_release(t.fake);
         for (int i = 0; i < 2; i++) {
@@ -350,7 +361,9 @@ START_TEST(E14_a_sticky_error_ends_all_runs_and_the_backend) {
         }
         ck_assert(t.b->is_broken);
         ck_assert_ptr_nonnull(strstr(t.b->broken_why, "CUDA_ERROR_ILLEGAL_ADDRESS"));
-        struct chore late = { .kind = CHORE_IMPORT, .path = PATH_VMM_MADE, .device = DEVICE_GPU, .n_bytes = 1, .fd = -1 };
+        struct chore late = {
+                .kind = CHORE_IMPORT, .path = PATH_VMM_MADE, .device = DEVICE_GPU, .n_bytes = 1, .fd = -1
+        };
         late = bench_import(&t, &late);
         ck_assert_int_eq(late.status, STATUS_DEVICE_LOST);
         bench_release(&t, &a);
@@ -371,16 +384,15 @@ START_TEST(J2_a_hundred_groups_take_no_more_memory_than_one) {
         struct plan p;
         uint64_t first[2] = { 0 };
         plan_init(&p);
-        bench_add(&p,
-                &(struct bench_step){ .operands = operands,
-                        .step = { .kind = STEP_REDUCE,
-                                .device = DEVICE_GPU,
-                                .op = OP_SUM,
-                                .dtype = DTYPE_F32,
-                                .check_numerics = true,
-                                .n_inputs = 2,
-                                .n_outputs = 2,
-                                .count = 1024 } });
+        bench_add(&p, &(struct bench_step){ .operands = operands,
+                              .step = { .kind = STEP_REDUCE,
+                                      .device = DEVICE_GPU,
+                                      .op = OP_SUM,
+                                      .dtype = DTYPE_F32,
+                                      .check_numerics = true,
+                                      .n_inputs = 2,
+                                      .n_outputs = 2,
+                                      .count = 1024 } });
         bench_freeze(&p, 0);
         for (uint64_t group = 1; group <= 100; group++) {
                 struct run run = { .plan = &p, .group = group };
@@ -401,8 +413,8 @@ END_TEST
 
 UNIT_MAIN("cuda-run", 60, N2_two_replicas_on_one_gpu, two_gpus_reach_each_other, seven_replicas_on_four_gpus,
         N4_host_and_gpu_in_one, forty_eight_replicas_have_a_table, no_elements_are_a_meeting_too,
-        F8_host_memory_that_cannot_be_pinned_works_and_says_so, gaps_are_left_alone, F8_gaps_are_left_alone_where_memory_is_copied, a_join_puts_devices_in_order,
+        F8_host_memory_that_cannot_be_pinned_works_and_says_so, gaps_are_left_alone,
+        F8_gaps_are_left_alone_where_memory_is_copied, a_join_puts_devices_in_order,
         what_checks_find_comes_back, an_operand_outside_its_buffer_is_refused,
-        a_buffer_let_go_of_under_a_run_stays_until_its_end,
-        E14_a_sticky_error_ends_all_runs_and_the_backend,
+        a_buffer_let_go_of_under_a_run_stays_until_its_end, E14_a_sticky_error_ends_all_runs_and_the_backend,
         J2_a_hundred_groups_take_no_more_memory_than_one)

@@ -34,19 +34,17 @@ static void client_init(struct bench *t, struct client *cl, const struct chore *
         const struct chore *operands[] = { &cl->in, &cl->out };
         memset(bench_data(&cl->in), 7, 4096);
         plan_init(&cl->plan);
-        bench_add(&cl->plan,
-                &(struct bench_step){ .operands = operands,
-                        .step = { .kind = STEP_COPY,
-                                .device = DEVICE_GPU,
-                                .dtype = DTYPE_U8,
-                                .n_inputs = 1,
-                                .n_outputs = 1,
-                                .count = 4096 } });
+        bench_add(&cl->plan, &(struct bench_step){ .operands = operands,
+                                     .step = { .kind = STEP_COPY,
+                                             .device = DEVICE_GPU,
+                                             .dtype = DTYPE_U8,
+                                             .n_inputs = 1,
+                                             .n_outputs = 1,
+                                             .count = 4096 } });
         bench_freeze(&cl->plan, 0);
         cl->signal = (struct signal){ .page = page->memory, .slot = slot, .value = 5 };
-        cl->run = (struct run){
-                .plan = &cl->plan, .group = slot + 1, .signals = &cl->signal, .n_signals = 1
-        };
+        cl->run =
+                (struct run){ .plan = &cl->plan, .group = slot + 1, .signals = &cl->signal, .n_signals = 1 };
 }
 
 static void client_deinit(struct bench *t, struct client *cl) {

@@ -24,7 +24,7 @@ static void free_area(struct cuda *c, struct area *a) {
 
 static uint32_t free_idle(struct cuda *c, uint32_t where) {
         uint32_t n = 0;
-        list_for_each_safe(it, tmp, &c->areas) {
+        list_for_each_safe (it, tmp, &c->areas) {
                 struct area *a = list_entry(it, struct area, link);
                 if (a->where != where)
                         continue;
@@ -43,8 +43,7 @@ static int allocate_on_host(struct cuda *c, struct area *a) {
         if (r < 0)
                 return r;
         a->host = host;
-        r = cuda_check(
-                c, c->driver.cuMemHostGetDevicePointer(&a->at, host, 0), "cuMemHostGetDevicePointer");
+        r = cuda_check(c, c->driver.cuMemHostGetDevicePointer(&a->at, host, 0), "cuMemHostGetDevicePointer");
         if (r < 0)
                 cuda_note(c, c->driver.cuMemFreeHost(host), "cuMemFreeHost");
         return r;
@@ -54,12 +53,12 @@ static int allocate(struct cuda *c, struct area *a) {
         int r = cuda_enter(c, &c->devices[a->where == ON_HOST ? 0 : a->where]);
         if (r < 0)
                 return r;
-        return a->where == ON_HOST ? allocate_on_host(c, a) :
-                                     cuda_check(c, c->driver.cuMemAlloc(&a->at, a->n_bytes), "cuMemAlloc");
+        return a->where == ON_HOST ? allocate_on_host(c, a)
+                                   : cuda_check(c, c->driver.cuMemAlloc(&a->at, a->n_bytes), "cuMemAlloc");
 }
 
 static struct area *find_idle(struct cuda *c, uint32_t where, uint64_t n_bytes) {
-        list_for_each(it, &c->areas) {
+        list_for_each (it, &c->areas) {
                 struct area *a = list_entry(it, struct area, link);
                 if (a->where == where && a->n_bytes == n_bytes)
                         return a;
@@ -94,6 +93,6 @@ void cuda_area_give(struct cuda *c, struct area *a) {
 }
 
 void cuda_areas_close(struct cuda *c) {
-        list_for_each_safe(it, tmp, &c->areas)
+        list_for_each_safe (it, tmp, &c->areas)
                 free_area(c, list_entry(it, struct area, link));
 }

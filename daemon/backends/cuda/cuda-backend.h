@@ -11,7 +11,7 @@
 #include "base/check.h"
 
 /* Opens the driver, takes every device, and tests each and each way between two before it is trusted: what
- * fails or takes too long is off, with a reason in its report. 0, or a negative errno with a sentence (-ENOENT,
- * -ENODEV, -ENOSYS: nothing is gained by trying again). To be freed by its ops. */
+ * fails or takes too long is off, with a reason in its report. 0, or a negative errno with a sentence
+ * (-ENOENT, -ENODEV, -ENOSYS: nothing is gained by trying again). To be freed by its ops. */
 int cuda_backend_new(
         struct gpu_backend **ret, const struct gpu_options *o, char *why, size_t why_bytes) MUST_USE;

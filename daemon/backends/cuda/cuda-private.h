@@ -84,9 +84,10 @@ struct cuda {
         struct cuda_device *devices; /* [n_devices] */
         CUcontext current;
         struct list idle_lanes, busy_lanes;
-        struct list areas;    /* free ones */
-        struct list openings; /* of legacy handles */
-        struct list runs;     /* under way, in the order of their launch */
+        uint32_t n_lanes; /* both */
+        struct list areas;       /* free ones */
+        struct list openings;    /* of legacy handles */
+        struct list runs;        /* under way, in the order of their launch */
         struct cliques *cliques; /* of the library; NULL: it is not there */
         char fallback_line[GPU_TEXT_BYTES + 40];
 };
@@ -127,8 +128,7 @@ void cuda_device_turn_off(struct cuda *c, struct cuda_device *d, const char *why
 CUevent cuda_event_take(struct cuda *c, struct cuda_device *d); /* NULL: none can be had */
 void cuda_event_give(struct cuda *c, struct cuda_device *d, CUevent event);
 
-int cuda_launch(
-        struct cuda *c, struct cuda_device *d, CUstream stream, struct cuda_launch *launch) MUST_USE;
+int cuda_launch(struct cuda *c, struct cuda_device *d, CUstream stream, struct cuda_launch *launch) MUST_USE;
 
 /* --- lanes.c --- */
 

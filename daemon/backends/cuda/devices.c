@@ -29,10 +29,10 @@ static int attribute(struct cuda *c, const struct cuda_device *d, CUdevice_attri
 }
 
 static void print_uuid(const CUuuid *uuid, char text[GPU_UUID_BYTES]) {
-        static const uint8_t dashes[] = { 4, 6, 8, 10 };
+        static const char dashes[] = "    - - - -"; /* before which byte */
         size_t used = (size_t)snprintf(text, GPU_UUID_BYTES, "GPU-");
-        for (uint8_t i = 0; i < sizeof(uuid->bytes); i++) {
-                if (memchr(dashes, i, sizeof(dashes)))
+        for (size_t i = 0; i < sizeof(uuid->bytes); i++) {
+                if (i < sizeof(dashes) && dashes[i] == '-')
                         text[used++] = '-';
                 used += (size_t)snprintf(
                         text + used, GPU_UUID_BYTES - used, "%02x", (unsigned char)uuid->bytes[i]);
@@ -41,7 +41,7 @@ static void print_uuid(const CUuuid *uuid, char text[GPU_UUID_BYTES]) {
 
 static int identify(struct cuda *c, struct cuda_device *d) {
         struct gpu_device *report = &c->base.devices[d->index];
-        CUuuid uuid;
+        CUuuid uuid = { .bytes = { 0 } };
         size_t n_bytes = 0;
         char bus[20] = "?";
         int r = cuda_check(c, c->driver.cuDeviceGet(&d->handle, (int)d->index), "cuDeviceGet");
@@ -105,8 +105,7 @@ static void find_abilities(struct cuda *c, struct cuda_device *d) {
 }
 
 static int load_kernels(struct cuda *c, struct cuda_device *d) {
-        int r = cuda_check(
-                c, c->driver.cuModuleLoadData(&d->module, tuttid_cuda_fatbin), "cuModuleLoadData");
+        int r = cuda_check(c, c->driver.cuModuleLoadData(&d->module, tuttid_cuda_fatbin), "cuModuleLoadData");
         for (enum cuda_kernel k = CUDA_KERNEL_NONE + 1; r == 0 && k < N_CUDA_KERNELS; k++)
                 r = cuda_check(c,
                         c->driver.cuModuleGetFunction(&d->functions[k], d->module, cuda_kernel_name(k)),
@@ -131,7 +130,8 @@ static int open_device(struct cuda *c, struct cuda_device *d) {
 
 void cuda_print_way(const struct cuda_device *a, const struct cuda_device *b, char text[WAY_BYTES]) {
         bool is_first = a->index < b->index;
-        snprintf(text, WAY_BYTES, "GPU:%u-GPU:%u", is_first ? a->index : b->index, is_first ? b->index : a->index);
+        snprintf(text, WAY_BYTES, "GPU:%u-GPU:%u", is_first ? a->index : b->index,
+                is_first ? b->index : a->index);
 }
 
 static void enable_peer(struct cuda *c, struct cuda_device *from, struct cuda_device *to) {
@@ -246,7 +246,7 @@ int cuda_launch(struct cuda *c, struct cuda_device *d, CUstream stream, struct c
 /* --- the end --- */
 
 static void close_events(struct cuda *c, struct cuda_device *d) {
-        list_for_each_safe(it, tmp, &d->events) {
+        list_for_each_safe (it, tmp, &d->events) {
                 struct free_event *f = list_entry(it, struct free_event, link);
                 cuda_note(c, c->driver.cuEventDestroy(f->event), "cuEventDestroy");
                 list_unlink(&f->link);

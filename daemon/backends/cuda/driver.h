@@ -1,5 +1,5 @@
-/* The CUDA driver, opened when the worker starts: nothing is linked to libcuda, so that one build serves hosts
- * with and without it.
+/* The CUDA driver, opened when the worker starts: nothing is linked to libcuda, so that one build serves
+ * hosts with and without it.
  *
  * Each function is asked for by its plain name in the form that it had in CUDA 12.0 (cuGetProcAddress), which
  * is how cuda.h of 12 and 13 declares those that are listed here; so any driver from 12.0 on will do. */

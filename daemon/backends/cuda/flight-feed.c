@@ -13,17 +13,19 @@
 static int record(struct cuda *c, struct flight *f, struct cuda_device *d) {
         CUstream stream = flight_stream(c, f, d);
         int r = stream ? cuda_enter(c, d) : -EIO;
-        return r < 0 ? r : cuda_check(c, c->driver.cuEventRecord(f->events[d->index], stream), "cuEventRecord");
+        return r < 0 ? r
+                     : cuda_check(c, c->driver.cuEventRecord(f->events[d->index], stream), "cuEventRecord");
 }
 
 /* `d` goes on when `other` is where its event was recorded last. */
-static int wait_for(struct cuda *c, struct flight *f, struct cuda_device *d, const struct cuda_device *other) {
+static int wait_for(
+        struct cuda *c, struct flight *f, struct cuda_device *d, const struct cuda_device *other) {
         CUstream stream = flight_stream(c, f, d);
         int r = stream ? cuda_enter(c, d) : -EIO;
         if (r < 0)
                 return r;
-        return cuda_check(c, c->driver.cuStreamWaitEvent(stream, f->events[other->index], 0),
-                "cuStreamWaitEvent");
+        return cuda_check(
+                c, c->driver.cuStreamWaitEvent(stream, f->events[other->index], 0), "cuStreamWaitEvent");
 }
 
 static bool uses(const struct flight *f, uint32_t i) {
@@ -141,7 +143,8 @@ static void describe_step(struct cuda *c, struct flight *f, const struct step *s
                 .abort = f->is_waiting ? f->host->at + offsetof(struct gate, latched) : 0 };
 }
 
-static void point_to_results(struct cuda *c, const struct flight *f, const struct step *s, struct cuda_step *ret) {
+static void point_to_results(
+        struct cuda *c, const struct flight *f, const struct step *s, struct cuda_step *ret) {
         const struct workspace *w = &f->workspaces[flight_device(c, f, s)->index];
         if (!w->area)
                 return;
@@ -153,7 +156,8 @@ static void point_to_results(struct cuda *c, const struct flight *f, const struc
 }
 
 /* The table is filled by cuda_step_prepare, in the mirror. */
-static void point_to_table(struct cuda *c, const struct flight *f, const struct step *s, struct cuda_step *ret) {
+static void point_to_table(
+        struct cuda *c, const struct flight *f, const struct step *s, struct cuda_step *ret) {
         const struct workspace *w = &f->workspaces[flight_device(c, f, s)->index];
         uint64_t offset = f->places[s - f->run->plan->steps].table;
         if (cuda_step_table_bytes(ret) == 0)
@@ -191,7 +195,8 @@ static int feed_kernel(struct cuda *c, struct flight *f, const struct step *s) {
         point_to_table(c, f, s, &step);
         int n = cuda_step_prepare(&step, launches);
         if (n < 0) {
-                flight_fail(f, STATUS_INTERNAL, "no kernel for %s of %s", op_name(s->op), dtype_name(s->dtype));
+                flight_fail(
+                        f, STATUS_INTERNAL, "no kernel for %s of %s", op_name(s->op), dtype_name(s->dtype));
                 return n;
         }
         int r = n > 0 ? send_table(c, f, s, &step) : 0;
@@ -203,15 +208,15 @@ static int feed_kernel(struct cuda *c, struct flight *f, const struct step *s) {
 /* --- the library --- */
 
 /* With one input it is a broadcast, with one output a reduction to there. */
-static void describe_call(
-        struct cuda *c, struct flight *f, const struct step *s, struct clique_call *ret, uint64_t *ret_devices) {
+static void describe_call(struct cuda *c, struct flight *f, const struct step *s, struct clique_call *ret,
+        uint64_t *ret_devices) {
         uint64_t operands[2 * MAX_GPU_DEVICES];
         *ret_devices = 0;
         if (s->n_inputs + s->n_outputs > ARRAY_SIZE(operands) || flight_locate(c, f, s, operands) < 0)
                 return;
-        *ret = (struct clique_call){ .verb = s->n_inputs == 1 && s->n_outputs > 1 ? CLIQUE_BROADCAST :
-                        s->n_outputs == 1 && s->n_inputs > 1                      ? CLIQUE_REDUCE :
-                                                                                    CLIQUE_ALL_REDUCE,
+        *ret = (struct clique_call){ .verb = s->n_inputs == 1 && s->n_outputs > 1   ? CLIQUE_BROADCAST
+                                             : s->n_outputs == 1 && s->n_inputs > 1 ? CLIQUE_REDUCE
+                                                                                    : CLIQUE_ALL_REDUCE,
                 .op = s->op == OP_MEAN ? OP_SUM : s->op,
                 .dtype = s->dtype,
                 .count = s->count };
@@ -293,15 +298,11 @@ static enum flight_fed feed_library(struct cuda *c, struct flight *f, const stru
 
 static enum flight_fed feed_step(struct cuda *c, struct flight *f, const struct step *s) {
         switch (s->kind) {
-        case STEP_JOIN:
-                return flight_lose(c, f, join(c, f)) < 0 ? FED_FAILED : FED_ALL;
+        case STEP_JOIN: return flight_lose(c, f, join(c, f)) < 0 ? FED_FAILED : FED_ALL;
         case STEP_COPY:
-        case STEP_REDUCE:
-                return flight_lose(c, f, feed_kernel(c, f, s)) < 0 ? FED_FAILED : FED_ALL;
-        case STEP_LIBRARY:
-                return feed_library(c, f, s);
-        case STEP_SCATTER_ADD:
-                break;
+        case STEP_REDUCE: return flight_lose(c, f, feed_kernel(c, f, s)) < 0 ? FED_FAILED : FED_ALL;
+        case STEP_LIBRARY: return feed_library(c, f, s);
+        case STEP_SCATTER_ADD: break;
         }
         flight_fail(f, STATUS_INTERNAL, "a step that is not for GPUs");
         return FED_FAILED;

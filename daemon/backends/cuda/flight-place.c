@@ -31,9 +31,9 @@ static bool extent_of(const struct plan *plan, const struct step *s, uint32_t i,
 uint32_t flight_where(const struct flight *f, const struct operand *o) {
         const struct plan *plan = f->run->plan;
         if (o->scratch)
-                return plan->scratch[o->scratch - 1].device < DEVICE_GPU ?
-                        ON_HOST :
-                        plan->scratch[o->scratch - 1].device - DEVICE_GPU;
+                return plan->scratch[o->scratch - 1].device < DEVICE_GPU
+                               ? ON_HOST
+                               : plan->scratch[o->scratch - 1].device - DEVICE_GPU;
         return o->memory->path == PATH_MEMFD ? ON_HOST : o->memory->device - DEVICE_GPU;
 }
 
@@ -50,8 +50,7 @@ static CUdeviceptr base_of(const struct flight *f, const struct operand *o, uint
 
 /* Planner and leases have seen to it that the step lies in the memory; were they wrong, we would write into a
  * stranger's. */
-static int locate_one(
-        struct cuda *c, struct flight *f, const struct step *s, uint32_t i, uint64_t *ret) {
+static int locate_one(struct cuda *c, struct flight *f, const struct step *s, uint32_t i, uint64_t *ret) {
         const struct operand *o = &f->run->plan->operands[s->first_operand + i];
         const uint32_t where = flight_where(f, o), by = flight_device(c, f, s)->index;
         uint64_t limit, extent;
@@ -63,7 +62,7 @@ static int locate_one(
         else if (i >= s->n_inputs && !o->scratch && !cuda_memory_of(o->memory)->is_writable)
                 flight_fail(f, STATUS_INTERNAL, "an output lies in memory that is for reading");
         else if (where != ON_HOST && s->kind != STEP_LIBRARY &&
-                !(c->devices[by].reach & UINT64_C(1) << where))
+                 !(c->devices[by].reach & UINT64_C(1) << where))
                 flight_fail(f, STATUS_INTERNAL, "GPU:%u does not reach memory of GPU:%u", by, where);
         else {
                 const struct stand_in *stand_in =
@@ -126,8 +125,8 @@ static int find_devices(struct cuda *c, struct flight *f) {
                 if (s->kind == STEP_LIBRARY)
                         r = add_set(c, f, s);
                 else if (s->kind != STEP_JOIN && s->device >= DEVICE_GPU && !cuda_device_of(c, s->device)) {
-                        flight_fail(f, STATUS_DEVICE_LOST, "GPU:%u is not there, or off",
-                                s->device - DEVICE_GPU);
+                        flight_fail(
+                                f, STATUS_DEVICE_LOST, "GPU:%u is not there, or off", s->device - DEVICE_GPU);
                         r = -ENODEV;
                 } else if (s->kind != STEP_JOIN)
                         f->devices |= UINT64_C(1) << flight_device(c, f, s)->index;
@@ -251,8 +250,8 @@ int flight_prepare(struct cuda *c, struct flight *f) {
                 return r;
         if (take_memory(c, f) && take_events(c, f))
                 return 0;
-        flight_fail(f, c->base.is_broken ? STATUS_DEVICE_LOST : STATUS_INTERNAL,
-                "%s", c->base.is_broken ? c->base.broken_why : "the GPU has no memory left for this collective");
+        flight_fail(f, c->base.is_broken ? STATUS_DEVICE_LOST : STATUS_INTERNAL, "%s",
+                c->base.is_broken ? c->base.broken_why : "the GPU has no memory left for this collective");
         return -ENOMEM;
 }
 

@@ -21,7 +21,7 @@ struct signal_words {
 
 /* In host memory, where host and devices see them. */
 struct gate {
-        _Atomic uint32_t abort;   /* set by the host: the run is not to have an effect */
+        _Atomic uint32_t abort; /* set by the host: the run is not to have an effect */
         uint32_t reserved[15];
         _Atomic uint32_t latched; /* what it was when the run's stream had seen all signals: this is what
                                      the kernels look at, so all of them see the same */
@@ -66,12 +66,12 @@ struct flight {
         uint32_t n_sets;
         uint32_t next_step;
         bool has_stand_ins, has_refs;
-        bool is_waiting;    /* a stream waits for signals that the host has not seen yet */
-        bool is_let_go;     /* it has waited too long, and goes on without effect */
-        bool writes_done;   /* a stream will write the done values */
-        bool is_begun;      /* streams have something of it */
-        bool is_in_library; /* the step at next_step is being handed to the library */
-        bool has_failed;    /* its status is not OK, and it goes on only to be let go of */
+        bool is_waiting;             /* a stream waits for signals that the host has not seen yet */
+        bool is_let_go;              /* it has waited too long, and goes on without effect */
+        bool writes_done;            /* a stream will write the done values */
+        bool is_begun;               /* streams have something of it */
+        bool is_in_library;          /* the step at next_step is being handed to the library */
+        bool has_failed;             /* its status is not OK, and it goes on only to be let go of */
         uint64_t n_aborts[MAX_SETS]; /* of the cliques, when it began */
         uint64_t launched_ns, fed_ns, let_go_ns;
 };

@@ -1,5 +1,5 @@
-/* Streams: a group has one for each device while it has runs under way, so that who never signals holds up its
- * own group alone. Then the next group may have them. */
+/* Streams: a group has one for each device while it has runs under way, so that who never signals holds up
+ * its own group alone. Then the next group may have them. */
 #include <stdlib.h>
 #include "backends/cuda/cuda-private.h"
 
@@ -7,15 +7,8 @@
  * programming guide); two in one queue would wait for each other. One is left for `own`. */
 #define MAX_LANES 31
 
-static uint32_t count(const struct list *l) {
-        uint32_t n = 0;
-        list_for_each(it, l)
-                n++;
-        return n;
-}
-
 static struct lane *find(struct list *lanes, uint64_t group) {
-        list_for_each(it, lanes) {
+        list_for_each (it, lanes) {
                 struct lane *lane = list_entry(it, struct lane, link);
                 if (lane->group == group)
                         return lane;
@@ -24,11 +17,11 @@ static struct lane *find(struct list *lanes, uint64_t group) {
 }
 
 static struct lane *make(struct cuda *c) {
-        if (count(&c->idle_lanes) + count(&c->busy_lanes) >= MAX_LANES)
+        struct lane *lane = c->n_lanes < MAX_LANES ? calloc(1, sizeof(*lane)) : NULL;
+        if (!lane)
                 return NULL;
-        struct lane *lane = calloc(1, sizeof(*lane));
-        if (lane)
-                list_init(&lane->link);
+        list_init(&lane->link);
+        c->n_lanes++;
         return lane;
 }
 
@@ -57,14 +50,18 @@ void cuda_lane_give(struct cuda *c, struct lane *lane) {
         list_append(&c->idle_lanes, &lane->link);
 }
 
+static CUstream make_stream(struct cuda *c, struct cuda_device *d) {
+        CUstream stream = NULL;
+        if (cuda_enter(c, d) < 0 || cuda_check(c, c->driver.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING),
+                                            "cuStreamCreate") < 0)
+                return NULL;
+        return stream;
+}
+
 CUstream cuda_lane_stream(struct cuda *c, struct lane *lane, struct cuda_device *d) {
-        CUstream *stream = &lane->streams[d->index];
-        if (*stream)
-                return *stream;
-        if (cuda_enter(c, d) < 0 ||
-                cuda_check(c, c->driver.cuStreamCreate(stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate") < 0)
-                *stream = NULL;
-        return *stream;
+        if (!lane->streams[d->index])
+                lane->streams[d->index] = make_stream(c, d);
+        return lane->streams[d->index];
 }
 
 static void close_lane(struct cuda *c, struct lane *lane) {
@@ -77,6 +74,6 @@ static void close_lane(struct cuda *c, struct lane *lane) {
 
 void cuda_lanes_close(struct cuda *c) {
         list_splice(&c->idle_lanes, &c->busy_lanes);
-        list_for_each_safe(it, tmp, &c->idle_lanes)
+        list_for_each_safe (it, tmp, &c->idle_lanes)
                 close_lane(c, list_entry(it, struct lane, link));
 }

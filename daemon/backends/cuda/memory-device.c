@@ -89,12 +89,12 @@ static bool round_up(struct chore *chore, uint64_t granularity, uint64_t *ret) {
 static enum status import_descriptor(
         struct cuda *c, struct chore *chore, struct cuda_memory *m, const struct cuda_device *d) {
         if (d->granularity == 0)
-                return cuda_refuse(chore, STATUS_UNSUPPORTED, "GPU:%u has no memory with descriptors",
-                        d->index);
+                return cuda_refuse(
+                        chore, STATUS_UNSUPPORTED, "GPU:%u has no memory with descriptors", d->index);
         if (!round_up(chore, d->granularity, &m->n_reserved_bytes))
                 return cuda_refuse(chore, STATUS_INVALID, "offset and size are beyond 64 bits");
-        CUresult r = c->driver.cuMemImportFromShareableHandle(&m->physical, (void *)(uintptr_t)chore->fd,
-                CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+        CUresult r = c->driver.cuMemImportFromShareableHandle(
+                &m->physical, (void *)(uintptr_t)chore->fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
         if (r == CUDA_ERROR_INVALID_VALUE || r == CUDA_ERROR_INVALID_HANDLE)
                 return cuda_refuse(chore, STATUS_BAD_FD,
                         "not a descriptor of cuMemExportToShareableHandle of this host's driver");
@@ -112,7 +112,7 @@ static enum status import_descriptor(
 /* --- by a legacy handle --- */
 
 static struct ipc_opening *find_opening(struct cuda *c, const struct chore *chore) {
-        list_for_each(it, &c->openings) {
+        list_for_each (it, &c->openings) {
                 struct ipc_opening *o = list_entry(it, struct ipc_opening, link);
                 if (o->device == chore->device && memcmp(o->handle, chore->handle, sizeof(o->handle)) == 0)
                         return o;
@@ -237,11 +237,10 @@ static enum status clear(
 }
 
 static enum status export(struct cuda *c, struct chore *chore, struct cuda_memory *m) {
-        int fd = -1;
-        CUresult r = c->driver.cuMemExportToShareableHandle(
-                &fd, m->physical, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
-        if (cuda_check(c, r, "cuMemExportToShareableHandle") < 0)
-                return lost(c, chore, "it gets no descriptor");
+        int fd = -1; CUresult r = c->driver.cuMemExportToShareableHandle(
+                             &fd, m->physical, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+        if (cuda_check(c, r, "cuMemExportToShareableHandle") < 0) return lost(
+                c, chore, "it gets no descriptor");
         chore->fd = fd;
         chore->n_bytes = m->base.n_bytes = m->n_reserved_bytes;
         return STATUS_OK;
@@ -254,8 +253,8 @@ enum status cuda_device_make(struct cuda *c, struct chore *chore, struct cuda_me
                 return status;
         chore->handle_offset_bytes = 0;
         if (d->granularity == 0)
-                return cuda_refuse(chore, STATUS_UNSUPPORTED, "GPU:%u has no memory with descriptors",
-                        d->index);
+                return cuda_refuse(
+                        chore, STATUS_UNSUPPORTED, "GPU:%u has no memory with descriptors", d->index);
         if (chore->n_bytes == 0 || !round_up(chore, d->granularity, &m->n_reserved_bytes))
                 return cuda_refuse(chore, STATUS_INVALID, "no size that memory can have");
         status = create(c, chore, m, d);
@@ -275,8 +274,8 @@ void cuda_device_memory_close(struct cuda *c, struct cuda_memory *m) {
         if (m->is_mapped)
                 cuda_note(c, c->driver.cuMemUnmap(m->reserved, m->n_reserved_bytes), "cuMemUnmap");
         if (m->reserved)
-                cuda_note(c, c->driver.cuMemAddressFree(m->reserved, m->n_reserved_bytes),
-                        "cuMemAddressFree");
+                cuda_note(
+                        c, c->driver.cuMemAddressFree(m->reserved, m->n_reserved_bytes), "cuMemAddressFree");
         if (m->has_physical)
                 cuda_note(c, c->driver.cuMemRelease(m->physical), "cuMemRelease");
 }

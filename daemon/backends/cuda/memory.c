@@ -131,13 +131,12 @@ static enum status bring_in(struct cuda *c, struct chore *chore, struct cuda_mem
         if (c->base.is_broken)
                 return cuda_refuse(chore, STATUS_DEVICE_LOST, "%s", c->base.broken_why);
         switch (chore->path) {
-        case PATH_MEMFD:
-                return import_host(c, chore, m);
+        case PATH_MEMFD: return import_host(c, chore, m);
         case PATH_VMM_MADE:
         case PATH_VMM_FD:
         case PATH_CUDA_IPC:
-                return chore->path == PATH_VMM_MADE && chore->fd < 0 ? cuda_device_make(c, chore, m) :
-                                                                       cuda_device_import(c, chore, m);
+                return chore->path == PATH_VMM_MADE && chore->fd < 0 ? cuda_device_make(c, chore, m)
+                                                                     : cuda_device_import(c, chore, m);
         }
         return cuda_refuse(chore, STATUS_INVALID, "no such kind of memory");
 }

@@ -99,7 +99,7 @@ void cliques_open(struct cuda *c) {
 /* --- making --- */
 
 static struct clique *find(struct cuda *c, uint64_t devices) {
-        list_for_each(it, &c->cliques->all) {
+        list_for_each (it, &c->cliques->all) {
                 struct clique *k = list_entry(it, struct clique, link);
                 if (k->devices == devices)
                         return k;
@@ -152,10 +152,10 @@ static ncclResult_t begin_ranks(struct cuda *c, struct clique *k) {
         for (uint32_t i = 0; i < c->n_devices && (r == ncclSuccess || r == ncclInProgress); i++) {
                 if (!(k->devices & UINT64_C(1) << i))
                         continue;
-                r = cuda_enter(c, &c->devices[i]) < 0 ?
-                        ncclUnhandledCudaError :
-                        q->ncclCommInitRankConfig(&k->comms[k->n_ranks], __builtin_popcountll(k->devices),
-                                id, (int)k->n_ranks, &config);
+                r = cuda_enter(c, &c->devices[i]) < 0
+                            ? ncclUnhandledCudaError
+                            : q->ncclCommInitRankConfig(&k->comms[k->n_ranks],
+                                      __builtin_popcountll(k->devices), id, (int)k->n_ranks, &config);
                 k->n_ranks++;
         }
         end = q->ncclGroupEnd();
@@ -181,8 +181,8 @@ static ncclResult_t state_of(struct cuda *c, const struct clique *k) {
         ncclResult_t worst = ncclSuccess;
         for (uint32_t i = 0; i < k->n_ranks; i++) {
                 ncclResult_t state = ncclSuccess;
-                ncclResult_t r = k->comms[i] ? c->cliques->ncclCommGetAsyncError(k->comms[i], &state) :
-                                               ncclInProgress;
+                ncclResult_t r =
+                        k->comms[i] ? c->cliques->ncclCommGetAsyncError(k->comms[i], &state) : ncclInProgress;
                 if (r != ncclSuccess)
                         state = r;
                 if (state == ncclInProgress && worst == ncclSuccess)
@@ -225,7 +225,7 @@ static void look_after(struct cuda *c, struct clique *k) {
 void cliques_poll(struct cuda *c) {
         if (!c->cliques || c->base.is_broken)
                 return;
-        list_for_each(it, &c->cliques->all) {
+        list_for_each (it, &c->cliques->all) {
                 struct clique *k = list_entry(it, struct clique, link);
                 if (k->is_begun)
                         look_after(c, k);
@@ -268,7 +268,7 @@ uint64_t clique_n_aborts(struct cuda *c, uint64_t devices) {
 /* --- the end of one --- */
 
 void clique_abort(struct cuda *c, uint64_t devices, const char *why) {
-        list_for_each(it, &c->cliques->all) {
+        list_for_each (it, &c->cliques->all) {
                 struct clique *k = list_entry(it, struct clique, link);
                 if (!(k->devices & devices) || !k->is_begun)
                         continue;
@@ -282,7 +282,7 @@ void clique_abort(struct cuda *c, uint64_t devices, const char *why) {
 void cliques_close(struct cuda *c) {
         if (!c->cliques)
                 return;
-        list_for_each_safe(it, tmp, &c->cliques->all) {
+        list_for_each_safe (it, tmp, &c->cliques->all) {
                 struct clique *k = list_entry(it, struct clique, link);
                 end_ranks(c, k);
                 list_unlink(&k->link);
@@ -316,9 +316,10 @@ static bool find_dtype(enum dtype dtype, ncclDataType_t *ret) {
 }
 
 static bool find_op(enum op op, ncclRedOp_t *ret) {
-        static const int ops[N_OP] = {
-                [OP_SUM] = ncclSum + 1, [OP_PROD] = ncclProd + 1, [OP_MIN] = ncclMin + 1, [OP_MAX] = ncclMax + 1
-        };
+        static const int ops[N_OP] = { [OP_SUM] = ncclSum + 1,
+                [OP_PROD] = ncclProd + 1,
+                [OP_MIN] = ncclMin + 1,
+                [OP_MAX] = ncclMax + 1 };
         *ret = (ncclRedOp_t)(ops[op] - 1);
         return ops[op] != 0;
 }
@@ -356,7 +357,8 @@ int clique_start(struct cuda *c, uint64_t devices, const struct clique_call *cal
         for (uint32_t i = 0; i < c->n_devices && (r == ncclSuccess || r == ncclInProgress); i++) {
                 if (!(devices & UINT64_C(1) << i))
                         continue;
-                r = cuda_enter(c, &c->devices[i]) < 0 ? ncclUnhandledCudaError : call_rank(c, k, rank, i, call);
+                r = cuda_enter(c, &c->devices[i]) < 0 ? ncclUnhandledCudaError
+                                                      : call_rank(c, k, rank, i, call);
                 rank++;
         }
         end = c->cliques->ncclGroupEnd();

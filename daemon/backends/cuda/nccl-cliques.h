@@ -1,9 +1,9 @@
-/* NCCL (libnccl.so.2, opened at run time): a clique is one communicator on each of a set of devices. Made when
- * it is first asked for, without waiting; kept, and used by all groups in turn.
+/* NCCL (libnccl.so.2, opened at run time): a clique is one communicator on each of a set of devices. Made
+ * when it is first asked for, without waiting; kept, and used by all groups in turn.
  *
  * Everything is on the one thread that owns the backend, so collectives of cliques that share devices are
- * launched in one order everywhere. When a collective fails or does not end, every clique that shares a device
- * with it is aborted with it, since their kernels may wait for each other, and made anew. */
+ * launched in one order everywhere. When a collective fails or does not end, every clique that shares a
+ * device with it is aborted with it, since their kernels may wait for each other, and made anew. */
 #pragma once
 
 #include "backends/cuda/cuda-private.h"

@@ -1,5 +1,5 @@
-/* Runs: from launch to the end, whatever the end is. flight.h draws the way; this file decides when a run goes
- * on, and what has become of it. */
+/* Runs: from launch to the end, whatever the end is. flight.h draws the way; this file decides when a run
+ * goes on, and what has become of it. */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -31,7 +31,8 @@ int flight_lose(struct cuda *c, struct flight *f, int r) {
         if (c->base.is_broken)
                 flight_fail(f, STATUS_DEVICE_LOST, "%s; outputs undefined", c->base.broken_why);
         else
-                flight_fail(f, STATUS_INTERNAL, "the CUDA driver refused; the log has its words; outputs undefined");
+                flight_fail(f, STATUS_INTERNAL,
+                        "the CUDA driver refused; the log has its words; outputs undefined");
         return -EIO;
 }
 
@@ -46,7 +47,8 @@ CUstream flight_stream(struct cuda *c, struct flight *f, struct cuda_device *d) 
 
 /* --- begin --- */
 
-static void for_each_memory(const struct run *run, void (*act)(void *data, struct cuda_memory *m), void *data) {
+static void for_each_memory(
+        const struct run *run, void (*act)(void *data, struct cuda_memory *m), void *data) {
         const struct plan *plan = run->plan;
         for (uint32_t i = 0; i < plan->n_operands; i++)
                 if (!plan->operands[i].scratch && plan->operands[i].memory)
@@ -68,8 +70,9 @@ static void unref(void *data, struct cuda_memory *m) {
 static bool signals_are_sound(const struct run *run) {
         for (uint32_t i = 0; i < run->n_signals; i++) {
                 const struct signal *s = &run->signals[i];
-                if (s->page && (!cuda_memory_of(s->page)->map ||
-                                       (s->slot + UINT64_C(1)) * sizeof(struct signal_words) > s->page->n_bytes))
+                if (s->page &&
+                        (!cuda_memory_of(s->page)->map ||
+                                (s->slot + UINT64_C(1)) * sizeof(struct signal_words) > s->page->n_bytes))
                         return false;
         }
         return true;
@@ -132,7 +135,7 @@ int cuda_run_launch(struct backend *b, struct run *run) {
 
 static uint32_t count_waiting(const struct cuda *c) {
         uint32_t n = 0;
-        list_for_each(it, &c->runs)
+        list_for_each (it, &c->runs)
                 n += list_entry(it, struct flight, link)->is_waiting;
         return n;
 }
@@ -183,8 +186,8 @@ static bool is_drained(struct cuda *c, struct flight *f) {
         for (uint32_t i = 0; f->lane && i < c->n_devices; i++) {
                 if (!f->lane->streams[i] || !(f->devices & UINT64_C(1) << i))
                         continue;
-                CUresult r = cuda_enter(c, &c->devices[i]) < 0 ? CUDA_ERROR_NOT_READY :
-                                                                 c->driver.cuStreamQuery(f->lane->streams[i]);
+                CUresult r = cuda_enter(c, &c->devices[i]) < 0 ? CUDA_ERROR_NOT_READY
+                                                               : c->driver.cuStreamQuery(f->lane->streams[i]);
                 if (r != CUDA_SUCCESS && r != CUDA_ERROR_NOT_READY)
                         cuda_note(c, r, "cuStreamQuery");
                 if (r != CUDA_SUCCESS)
@@ -280,7 +283,7 @@ static void advance(struct cuda *c, struct flight *f) {
 
 /* The process is at its end: nothing of it will be written any more. */
 static void lose_all(struct cuda *c) {
-        list_for_each_safe(it, tmp, &c->runs) {
+        list_for_each_safe (it, tmp, &c->runs) {
                 struct flight *f = list_entry(it, struct flight, link);
                 flight_fail(f, STATUS_DEVICE_LOST, "%s; outputs undefined", c->base.broken_why);
                 f->run->status = STATUS_DEVICE_LOST;
@@ -291,7 +294,7 @@ static void lose_all(struct cuda *c) {
 void cuda_run_poll(struct backend *b) {
         struct cuda *c = cuda_of(b);
         cliques_poll(c);
-        list_for_each_safe(it, tmp, &c->runs)
+        list_for_each_safe (it, tmp, &c->runs)
                 if (!c->base.is_broken)
                         advance(c, list_entry(it, struct flight, link));
         if (c->base.is_broken)
@@ -301,7 +304,7 @@ void cuda_run_poll(struct backend *b) {
 void cuda_runs_close(struct cuda *c) {
         if (!c->devices)
                 return;
-        list_for_each_safe(it, tmp, &c->runs) {
+        list_for_each_safe (it, tmp, &c->runs) {
                 struct flight *f = list_entry(it, struct flight, link);
                 flight_fail(f, STATUS_DEVICE_LOST, "tuttid-gpu ends");
                 end(c, f);

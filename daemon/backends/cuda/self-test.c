@@ -75,8 +75,8 @@ static bool finish(struct bench *t, struct cuda_device *d) {
 
 static bool copy(struct bench *t, struct cuda_device *d, CUdeviceptr to, CUdeviceptr from) {
         struct cuda *c = t->c;
-        CUresult r = cuda_enter(c, d) < 0 ? CUDA_ERROR_INVALID_CONTEXT :
-                                            c->driver.cuMemcpyAsync(to, from, TEST_BYTES, d->own);
+        CUresult r = cuda_enter(c, d) < 0 ? CUDA_ERROR_INVALID_CONTEXT
+                                          : c->driver.cuMemcpyAsync(to, from, TEST_BYTES, d->own);
         if (r == CUDA_SUCCESS)
                 return true;
         if (cuda_check(c, r, "self-test") < 0)
@@ -126,10 +126,10 @@ static bool test_way(struct bench *t, struct cuda_device *d, struct cuda_device 
                 return false;
         memset(t->mine->host, 0, TEST_BYTES);
         return copy(t, d, first(here), first(there)) && add_up(t, d, back, 1) && finish(t, d) &&
-                copy(t, other, first(there), second(there)) && finish(t, other) &&
-                copy(t, other, t->mine->at, first(there)) && finish(t, other) && is_as(t, 1, seed) &&
-                add_up(t, d, again, 1) && copy(t, d, t->mine->at, second(here)) && finish(t, d) &&
-                is_as(t, 1, seed);
+               copy(t, other, first(there), second(there)) && finish(t, other) &&
+               copy(t, other, t->mine->at, first(there)) && finish(t, other) && is_as(t, 1, seed) &&
+               add_up(t, d, again, 1) && copy(t, d, t->mine->at, second(here)) && finish(t, d) &&
+               is_as(t, 1, seed);
 }
 
 static void prepare(struct bench *t) {
