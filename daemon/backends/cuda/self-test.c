@@ -73,6 +73,14 @@ static bool finish(struct bench *t, struct cuda_device *d) {
         return false;
 }
 
+/* After a failure: what had been begun still uses our memory. */
+static void settle(struct bench *t, struct cuda_device *d) {
+        char why[GPU_TEXT_BYTES];
+        memcpy(why, t->why, sizeof(why));
+        (void)(t->is_late || finish(t, d));
+        memcpy(t->why, why, sizeof(why));
+}
+
 static bool copy(struct bench *t, struct cuda_device *d, CUdeviceptr to, CUdeviceptr from) {
         struct cuda *c = t->c;
         CUresult r = cuda_enter(c, d) < 0 ? CUDA_ERROR_INVALID_CONTEXT
@@ -175,6 +183,8 @@ static void test_ways(struct bench *t, struct cuda_device *d) {
                 char what[WAY_BYTES];
                 if (other == d || !(d->reach & UINT64_C(1) << i) || test_way(t, d, other))
                         continue;
+                settle(t, d);
+                settle(t, other);
                 cuda_print_way(d, other, what);
                 cuda_add_fallback(c, what, "off: %s", t->why);
                 /* A way that fails in one direction is trusted in none. */
@@ -192,6 +202,7 @@ void cuda_self_test(struct cuda *c) {
                 struct cuda_device *d = cuda_device_of(c, DEVICE_GPU + i);
                 if (!d || test_device(&t, d))
                         continue;
+                settle(&t, d);
                 cuda_device_turn_off(c, d, t.why);
                 if (t.is_late)
                         start_afresh(&t);
