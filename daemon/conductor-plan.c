@@ -7,8 +7,8 @@
 #include <string.h>
 #include "base/cleanup.h"
 
-/* Values times replicas: planned in the turn that asks, in a fraction of a millisecond; the largest world has one
- * value. */
+/* Values times replicas: planned in the turn that asks, in a fraction of a millisecond; the largest world has
+ * one value. */
 #define MAX_SHOWN_VALUES 1024
 
 #define MAX_PLAN_TEXT (UINT32_C(64) << 10)

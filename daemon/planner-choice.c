@@ -4,9 +4,8 @@
 #include <string.h>
 #include "algorithms/places.h"
 
-static const struct algorithm *const algorithms[] = {
-        &algorithm_one_device, &algorithm_hierarchical_copy, &algorithm_library, &algorithm_collect
-};
+static const struct algorithm *const algorithms[] = { &algorithm_one_device, &algorithm_hierarchical_copy,
+        &algorithm_library, &algorithm_collect };
 
 static const struct algorithm *find(enum algorithm_name name) {
         for (size_t i = 0; i < ARRAY_SIZE(algorithms); i++)

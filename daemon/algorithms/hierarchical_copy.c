@@ -55,11 +55,16 @@ static uint32_t island_of(const struct tree *t, uint32_t device) {
         return 0;
 }
 
-static uint32_t member(const struct tree *t, uint32_t island, uint32_t k) {
+static uint32_t n_members(const struct tree *t, uint32_t island) {
         uint32_t n = 0;
         for (uint32_t d = 0; d < t->n_devices; d++)
                 n += t->islands[d] == island;
-        k %= n;
+        CHECK(n > 0);
+        return n;
+}
+
+static uint32_t member(const struct tree *t, uint32_t island, uint32_t k) {
+        k %= n_members(t, island);
         for (uint32_t d = 0; d < t->n_devices; d++)
                 if (t->islands[d] == island && k-- == 0)
                         return t->devices[d];
