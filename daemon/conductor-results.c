@@ -124,7 +124,8 @@ enum status conductor_take_slot(struct conductor *c, struct meeting *m, struct p
         struct rankset holders;
         if (!object)
                 return STATUS_OK;
-        problem->device = result_device(object);
+        if (problem->device < DEVICE_GPU)
+                problem->device = result_device(object);
         m->has_slot = result_take_slot(object, &m->slot);
         if (m->has_slot) {
                 problem->slot_offset_bytes = result_slot_offset(object, m->slot);

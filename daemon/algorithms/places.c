@@ -1,6 +1,7 @@
 #include "algorithms/places.h"
 
 #include <string.h>
+#include "model/device.h"
 
 uint32_t problem_index_of_rank(const struct problem *problem, uint32_t rank) {
         for (uint32_t i = 0; i < problem->n_ranks; i++)
@@ -10,6 +11,8 @@ uint32_t problem_index_of_rank(const struct problem *problem, uint32_t rank) {
 }
 
 uint32_t problem_home(const struct problem *problem, uint32_t i) {
+        if (problem->homes && problem->homes[i] < DEVICE_GPU && problem->device >= DEVICE_GPU)
+                return problem->device;
         if (problem->homes)
                 return problem->homes[i];
         return (uint32_t)((uint64_t)i * problem->n_devices / problem->n_ranks);
@@ -106,4 +109,9 @@ enum dtype accumulation_dtype(const struct signature *s, enum dtype dtype) {
         if (is_half && (s->op == OP_SUM || s->op == OP_MEAN || s->op == OP_PROD))
                 return DTYPE_F32;
         return dtype;
+}
+
+bool gpus_have_partials(const struct signature *s, enum dtype dtype) {
+        enum dtype acc = accumulation_dtype(s, dtype);
+        return acc == dtype || acc == DTYPE_F32;
 }

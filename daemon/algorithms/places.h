@@ -9,7 +9,8 @@
 uint32_t problem_index_of_rank(const struct problem *problem, uint32_t rank);
 
 /* The device whose memory the half number `i` brings its values in: as the problem says; host memory is near
- * all host devices, which share the replicas evenly, neighbours together. */
+ * all host devices, which share the replicas evenly, neighbours together; where other values are on GPUs, the
+ * problem's device works on it. */
 uint32_t problem_home(const struct problem *problem, uint32_t i);
 /* The homes of all halves, each once, growing. At most MAX_TOPOLOGY. Returns how many; 0: more than that. */
 uint32_t problem_homes(const struct problem *problem, uint32_t devices[MAX_TOPOLOGY]);
@@ -35,3 +36,5 @@ void packed_strides(const struct entry *entry, uint64_t *ret);
 /* The type in which values are combined, and in which partial results travel; DTYPE_UNSPECIFIED: there is
  * none (means of 64-bit integers, whose sums need 128 bits). */
 enum dtype accumulation_dtype(const struct signature *s, enum dtype dtype);
+/* Whether GPUs have kernels that make partial results of that type, and take them. */
+bool gpus_have_partials(const struct signature *s, enum dtype dtype);
