@@ -110,13 +110,15 @@ static bool reaches(const struct gpu_device *d, uint32_t k) {
         return d->peers[k / 32] >> k % 32 & 1;
 }
 
-/* Of the devices that serve. */
+/* Of the devices that serve; while tuttid-gpu is started anew, of those that did: the same is most likely
+ * found again, and what waits keeps its numbers. */
 static void describe_topology(const struct workers *w, struct topology *ret) {
+        bool is_known = workers_why_off(w)[0] == '\0';
         ret->n_devices = 0;
         ret->has_library = workers_n_devices(w) > 0;
         ret->why_no_library = "NCCL is not there; `tuttictl status` says why";
         for (uint32_t k = 0; k < workers_n_devices(w) && k < MAX_TOPOLOGY; k++) {
-                if (workers_device(w, k)->why[0] != '\0')
+                if (is_known && workers_device(w, k)->why[0] != '\0')
                         continue;
                 ret->devices[ret->n_devices++] = DEVICE_GPU + k;
                 ret->has_library &= workers_device(w, k)->has_library;

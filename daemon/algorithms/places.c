@@ -34,6 +34,28 @@ uint32_t problem_homes(const struct problem *problem, uint32_t devices[MAX_TOPOL
         return n;
 }
 
+uint32_t problem_worker(const struct problem *problem) {
+        const struct options *options = &problem->signature->options;
+        if (options->has_place)
+                return options->place;
+        if (problem->homes && kind_has_root(problem->signature->kind)) {
+                uint32_t root = problem_index_of_rank(problem, problem->signature->root);
+                return root == NO_INDEX ? problem->device : problem_home(problem, root);
+        }
+        return problem->device;
+}
+
+bool problem_is_far(const struct problem *problem, uint32_t device, uint32_t i) {
+        return problem->homes && !topology_reaches(problem->topology, device, problem->homes[i]);
+}
+
+bool problem_is_near(const struct problem *problem, uint32_t device) {
+        for (uint32_t i = 0; i < problem->n_ranks; i++)
+                if (problem_is_far(problem, device, i))
+                        return false;
+        return true;
+}
+
 bool problem_has_strides(const struct problem *problem, uint32_t e) {
         for (uint32_t i = 0; i < problem->n_ranks; i++)
                 if (problem->entries[i][e].input.n_strides || problem->entries[i][e].output.n_strides)

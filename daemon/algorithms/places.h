@@ -15,6 +15,13 @@ uint32_t problem_home(const struct problem *problem, uint32_t i);
 /* The homes of all halves, each once, growing. At most MAX_TOPOLOGY. Returns how many; 0: more than that. */
 uint32_t problem_homes(const struct problem *problem, uint32_t devices[MAX_TOPOLOGY]);
 
+/* The device that does the whole of it, where one does. */
+uint32_t problem_worker(const struct problem *problem);
+/* Whether `device` does not reach where half `i` has its values. */
+bool problem_is_far(const struct problem *problem, uint32_t device, uint32_t i);
+/* Whether one device reaches all. */
+bool problem_is_near(const struct problem *problem, uint32_t device);
+
 /* Whether somebody's input or output of entry `e` has strides. */
 bool problem_has_strides(const struct problem *problem, uint32_t e);
 
