@@ -336,10 +336,18 @@ static ncclResult_t finish_works(void) {
         return group.error != ncclSuccess ? group.error : r;
 }
 
+/* As NCCL: a group whose end fails is over, and nothing of it was begun. */
+static ncclResult_t abandon_group(ncclResult_t error) {
+        if (!group.depth || --group.depth)
+                return error;
+        group.error = error;
+        return finish_works();
+}
+
 ncclResult_t ncclGroupEnd(void) {
         ncclResult_t r = fake_nccl_enter(CALL_ncclGroupEnd);
         if (r != ncclSuccess)
-                return r;
+                return abandon_group(r);
         if (!group.depth)
                 return fake_nccl_leave(fake_nccl_refuse(ncclInvalidUsage, "no group to end"));
         if (--group.depth)
