@@ -60,7 +60,7 @@ static uint32_t member(const struct tree *t, uint32_t island, uint32_t k) {
         uint32_t n = 0;
         for (uint32_t d = 0; d < t->n_devices; d++)
                 n += t->islands[d] == island;
-        k %= n;
+        k = n ? k % n : 0;
         for (uint32_t d = 0; d < t->n_devices; d++)
                 if (t->islands[d] == island && k-- == 0)
                         return t->devices[d];
