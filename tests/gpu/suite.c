@@ -96,10 +96,11 @@ static void body_kind(struct replica *me) {
         struct tutti_group *g = begin(me);
         struct tutti_buffer *b = must_take(me->t, path, N * sizeof(float));
         struct tutti_value v = floats(b);
+        const uint32_t sum = me->n * (me->n + 1) / 2;
         for (int i = 0; i < 3; i++) {
                 fill(b, (float)(1 + me->rank));
                 expect_status(tutti_all_reduce(g, NULL, TUTTI_SUM, &v, &v), TUTTI_OK);
-                expect(b, (float)(me->n * (me->n + 1) / 2));
+                expect(b, (float)sum);
         }
         expect_status(tutti_barrier(g, NULL), TUTTI_OK);
         tutti_buffer_free(b);
