@@ -160,8 +160,10 @@ static bool fill_signals(struct meeting *m, struct task *t) {
         t->n_signals = 0;
         rankset_for_each (rank, &m->have)
                 n += m->halves[rank]->page != NULL;
-        struct signal *signals = n ? calloc(n, sizeof(*signals)) : NULL;
-        if (n && !signals)
+        if (n == 0)
+                return true;
+        struct signal *signals = calloc(n, sizeof(*signals));
+        if (!signals)
                 return false;
         t->signals = signals;
         rankset_for_each (rank, &m->have) {
