@@ -69,7 +69,7 @@ static int listen_on_path(const char *path, char why[SERVE_WHY_BYTES]) {
         if (path[0] != '/' || strlen(path) >= sizeof(a.un.sun_path))
                 return refuse(EINVAL, why, "unix:%s: an absolute path of at most %zu bytes is wanted", path,
                         sizeof(a.un.sun_path) - 1);
-        strcpy(a.un.sun_path, path);
+        memcpy(a.un.sun_path, path, strlen(path) + 1);
         if (is_left_over(&a.un))
                 unlink(path);
         mode_t mask = umask(0117);

@@ -122,7 +122,9 @@ static void build(struct world *w) {
         CHECK(rendezvous_new(&h->rendezvous, &settings, h->quotas) == 0);
         CHECK(planner_new(&h->planner, 1, w->config.chunk_bytes) == 0);
         CHECK(engine_new(&h->engine, &w->loop, &w->config, h->backend, &bell) == 0);
-        const struct workers_setting no_gpus = { .why = "they are not fuzzed here", .bell = bell, .now_ns = w->now_ns };
+        const struct workers_setting no_gpus = {
+                .why = "they are not fuzzed here", .bell = bell, .now_ns = w->now_ns
+        };
         CHECK(workers_new(&h->workers, &w->loop, &no_gpus) == 0);
         CHECK(buffers_new(&h->buffers, h->quotas) == 0 && results_new(&h->results, h->quotas) == 0);
         CHECK(signals_new(&h->signals, h->quotas) == 0);
