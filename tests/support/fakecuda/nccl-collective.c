@@ -129,6 +129,14 @@ static void free_half(struct fake_work *work) {
         fake_comm_unref(w->comm);
 }
 
+void fake_collectives_free(struct clique *q) {
+        while (q->collectives) {
+                struct collective *c = q->collectives;
+                q->collectives = c->next;
+                free(c);
+        }
+}
+
 /* --- from the call to the stream --- */
 
 /* The collective that is the next one for this rank. */
