@@ -219,23 +219,22 @@ static enum status refuse_memory(struct conductor *c) {
 }
 
 static struct problem describe_problem(const struct conductor *c, const struct meeting *m, uint32_t *ranks,
-        const struct entry **entries, double *weights) {
-        uint32_t n = 0, device = 0;
+        const struct entry **entries, double *weights, struct homes *homes) {
+        uint32_t n = 0;
         rankset_for_each (rank, &m->have) {
                 ranks[n] = (uint32_t)rank;
-                if (device == 0) /* the first that holds some of it */
-                        device = m->halves[rank]->device;
                 weights[n] = m->halves[rank]->signature.options.weight;
                 entries[n++] = m->halves[rank]->entries;
         }
-        return (struct problem){ .signature = &m->halves[ranks[0]]->signature,
+        struct problem problem = { .signature = &m->halves[ranks[0]]->signature,
                 .n_ranks = n,
                 .ranks = ranks,
                 .entries = entries,
                 .weights = weights,
                 .divisor = m->divisor,
-                .device = device,
                 .n_devices = engine_n_devices(c->house.engine) };
+        conductor_locate(c, m, homes, &problem);
+        return problem;
 }
 
 /* What lies between the steps of a plan is memory that tuttid provides (P18). */
@@ -300,7 +299,7 @@ static struct planning *planning_new(
         }
         conductor_set_rules(c, p->planner);
         p->meeting = m;
-        p->problem = describe_problem(c, m, p->ranks, p->entries, p->weights);
+        p->problem = describe_problem(c, m, p->ranks, p->entries, p->weights, &p->homes);
         p->problem.device = problem->device;
         p->problem.slot_offset_bytes = problem->slot_offset_bytes;
         list_init(&p->chore.link);
@@ -349,7 +348,7 @@ void conductor_thought(struct conductor *c, struct chore *chore) {
 /* SEALED: made into a plan, and given to the engine unless there is nothing to do. */
 void conductor_run(struct conductor *c, struct meeting *m) {
         error_init(&c->error, STATUS_OK);
-        struct problem problem = describe_problem(c, m, c->ranks, c->entries, c->weights);
+        struct problem problem = describe_problem(c, m, c->ranks, c->entries, c->weights, &c->homes);
         struct task *t = conductor_take_task(c);
         m->task = t;
         if (!t) {

@@ -104,6 +104,52 @@ bool conductor_chore_is_over(const struct chore *chore) {
         return chore->kind == CHORE_IMPORT || !chore->memory;
 }
 
+/* --- where values are, and who reaches them --- */
+
+static bool reaches(const struct gpu_device *d, uint32_t k) {
+        return d->peers[k / 32] >> k % 32 & 1;
+}
+
+/* Of the devices that serve; while tuttid-gpu is started anew, of those that did: the same is most likely
+ * found again, and what waits keeps its numbers. */
+static void describe_topology(const struct workers *w, struct topology *ret) {
+        bool is_known = workers_why_off(w)[0] == '\0';
+        ret->n_devices = 0;
+        ret->has_library = workers_n_devices(w) > 0;
+        ret->why_no_library = "NCCL is not there; `tuttictl status` says why";
+        for (uint32_t k = 0; k < workers_n_devices(w) && k < MAX_TOPOLOGY; k++) {
+                if (is_known && workers_device(w, k)->why[0] != '\0')
+                        continue;
+                ret->devices[ret->n_devices++] = DEVICE_GPU + k;
+                ret->has_library &= workers_device(w, k)->has_library;
+        }
+        for (uint32_t i = 0; i < ret->n_devices; i++)
+                for (uint32_t j = 0; j < ret->n_devices; j++)
+                        ret->links[i][j] = i == j ? LINK_SAME
+                                           : reaches(workers_device(w, ret->devices[i] - DEVICE_GPU),
+                                                     ret->devices[j] - DEVICE_GPU)
+                                                   ? LINK_PCIE
+                                                   : LINK_NONE;
+}
+
+void conductor_locate(
+        const struct conductor *c, const struct meeting *m, struct homes *homes, struct problem *ret) {
+        uint32_t n = 0;
+        rankset_for_each (rank, &m->have) {
+                const struct half *half = m->halves[rank];
+                homes->of[n++] = half->device;
+                if (ret->device == 0) /* the first that holds some of it */
+                        ret->device = half->device;
+                ret->is_mixed |= half->device >= DEVICE_GPU && half->has_host_values;
+                ret->is_spread |= half->is_spread;
+        }
+        if (ret->device < DEVICE_GPU && ret->signature->options.place < DEVICE_GPU)
+                return;
+        describe_topology(c->house.workers, &homes->topology);
+        ret->homes = homes->of;
+        ret->topology = &homes->topology;
+}
+
 /* --- runs --- */
 
 /* What the streams of this collective wait for: one slot of each half that brings one. */
@@ -114,8 +160,10 @@ static bool fill_signals(struct meeting *m, struct task *t) {
         t->n_signals = 0;
         rankset_for_each (rank, &m->have)
                 n += m->halves[rank]->page != NULL;
-        struct signal *signals = n ? calloc(n, sizeof(*signals)) : NULL;
-        if (n && !signals)
+        if (n == 0)
+                return true;
+        struct signal *signals = calloc(n, sizeof(*signals));
+        if (!signals)
                 return false;
         t->signals = signals;
         rankset_for_each (rank, &m->have) {

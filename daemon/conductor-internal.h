@@ -24,6 +24,12 @@
 #define TASK_BYTES     (256u << 10) /* with plans of this size at most */
 #define ROWS_A_TURN    64           /* of all answers together */
 
+/* On which GPUs the values of a sealed collective are, and what these can do just now. */
+struct homes {
+        uint32_t of[MAX_WORLD];
+        struct topology topology;
+};
+
 /* A collective of many entries, made into a plan on a thread of the engine. It has a planner of its own,
  * whose scratch memory goes with it. */
 struct planning {
@@ -36,6 +42,7 @@ struct planning {
         uint32_t ranks[MAX_WORLD];
         const struct entry *entries[MAX_WORLD];
         double weights[MAX_WORLD];
+        struct homes homes;
 };
 
 /* Memory that is given back on a thread of the engine, since a hundred megabytes of it take milliseconds; it
@@ -69,6 +76,7 @@ struct conductor {
         uint32_t ranks[MAX_WORLD]; /* of the problem at hand */
         const struct entry *entries[MAX_WORLD];
         double weights[MAX_WORLD];
+        struct homes homes;
 };
 
 /* Handles one packet of a session; takes of its descriptors what it needs. */
@@ -134,6 +142,10 @@ bool conductor_chore_is_over(const struct chore *chore);
 void conductor_launch(struct conductor *c, struct meeting *m, struct task *t);
 /* A run on a GPU has failed: c->error tells. Its status for all. */
 enum status conductor_explain_failure(struct conductor *c, const struct meeting *m, const struct task *t);
+/* Where the values of a sealed collective are, and who reaches them: nothing where no GPU has to do with it.
+ */
+void conductor_locate(
+        const struct conductor *c, const struct meeting *m, struct homes *homes, struct problem *ret);
 /* Which order of streams can be had just now. */
 void conductor_offer_signals(struct conductor *c);
 

@@ -7,6 +7,10 @@
 #include <string.h>
 #include "base/cleanup.h"
 
+/* Values times replicas: planned in the turn that asks, in a fraction of a millisecond; the largest world has
+ * one value. */
+#define MAX_SHOWN_VALUES 1024
+
 #define MAX_PLAN_TEXT (UINT32_C(64) << 10)
 #define PIECE_BYTES   1000
 
@@ -73,10 +77,10 @@ static enum status check_question(const struct msg_query *ask, struct error *err
         if (!ask->has_shape || ask->world_size < 1 || ask->world_size > MAX_WORLD)
                 return error_set(err, STATUS_INVALID, FIELD_WORLD_SIZE,
                         "a plan is for 1 to %d replicas and some values", MAX_WORLD);
-        if ((uint64_t)n * ask->world_size <= SLICE_ENTRIES)
+        if ((uint64_t)n * ask->world_size <= MAX_SHOWN_VALUES)
                 return STATUS_OK;
         err->used = (uint64_t)n * ask->world_size;
-        err->limit = SLICE_ENTRIES;
+        err->limit = MAX_SHOWN_VALUES;
         return error_set(
                 err, STATUS_LIMIT, FIELD_BATCH_LENGTH, "values times replicas of a plan that is shown");
 }

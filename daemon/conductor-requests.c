@@ -62,8 +62,14 @@ static enum status conductor_lease_entry(
 }
 
 static void half_note_device(struct half *half, const struct place *p) {
-        if (half->device == 0 && p->memory && p->memory->path != PATH_MEMFD)
+        if (!p->memory)
+                return;
+        if (p->memory->path == PATH_MEMFD)
+                half->has_host_values = true;
+        else if (half->device == 0)
                 half->device = p->memory->device;
+        else
+                half->is_spread |= half->device != p->memory->device;
 }
 
 /* Up to `n` entries more: checked, leased, made ready to be compared. */

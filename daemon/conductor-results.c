@@ -124,6 +124,12 @@ enum status conductor_take_slot(struct conductor *c, struct meeting *m, struct p
         struct rankset holders;
         if (!object)
                 return STATUS_OK;
+        if (problem->device >= DEVICE_GPU) {
+                error_init(&c->error, STATUS_UNSUPPORTED);
+                return error_set(&c->error, STATUS_UNSUPPORTED, FIELD_DESTINATIONS,
+                        "values on GPUs cannot go to a result object, which the GPU process may not write; "
+                        "take buffers for the outputs, in device or host memory");
+        }
         problem->device = result_device(object);
         m->has_slot = result_take_slot(object, &m->slot);
         if (m->has_slot) {

@@ -181,7 +181,7 @@ static void daemon_turn(struct daemon *d) {
 
 static void daemon_on_check(uv_check_t *check) {
         struct daemon *d = check->data;
-        if (d->is_rung)
+        if (d->is_rung && d->conductor) /* the loop runs a little while what failed to start is torn down */
                 daemon_turn(d);
 }
 

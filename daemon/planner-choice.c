@@ -4,9 +4,8 @@
 #include <string.h>
 #include "algorithms/places.h"
 
-static const struct algorithm *const algorithms[] = {
-        &algorithm_one_device, &algorithm_hierarchical_copy, &algorithm_library, &algorithm_collect
-};
+static const struct algorithm *const algorithms[] = { &algorithm_one_device, &algorithm_hierarchical_copy,
+        &algorithm_library, &algorithm_collect };
 
 static const struct algorithm *find(enum algorithm_name name) {
         for (size_t i = 0; i < ARRAY_SIZE(algorithms); i++)
@@ -19,7 +18,7 @@ static const struct algorithm *find(enum algorithm_name name) {
 
 enum placement { ON_HOST = 1, ON_ONE_GPU = 2, ON_GPUS = 4, ON_BOTH = 8, ANYWHERE = 15 };
 enum size { ANY_SIZE, SMALL, LARGE }; /* below, from plan.library-from on */
-enum capability { ANY_DEVICES, DGX1_LINKS, LIBRARY };
+enum capability { ANY_DEVICES, DGX1_LINKS, LIBRARY, WITHIN_REACH };
 
 struct rule {
         bool is_reduction; /* else any kind */
@@ -37,18 +36,20 @@ static const struct rule rules_table[] = {
                 "a merge_call lays everybody's values side by side" },
         { false, ANY_SIZE, ON_HOST, ANY_DEVICES, ALGORITHM_ONE_DEVICE, false,
                 "host devices reach all memory, so one pass in rank order is the least work" },
-        { false, ANY_SIZE, ON_ONE_GPU | ON_BOTH, ANY_DEVICES, ALGORITHM_ONE_DEVICE, false,
+        { false, ANY_SIZE, ON_ONE_GPU | ON_BOTH, WITHIN_REACH, ALGORITHM_ONE_DEVICE, false,
                 "one GPU reads all values" },
         { true, ANY_SIZE, ON_GPUS, DGX1_LINKS, ALGORITHM_HIERARCHICAL_COPY, true,
                 "the links are those of a DGX-1" },
         { true, LARGE, ON_GPUS, LIBRARY, ALGORITHM_LIBRARY, false,
                 "it is large enough for the library to be faster" },
-        { false, ANY_SIZE, ON_GPUS, ANY_DEVICES, ALGORITHM_ONE_DEVICE, false,
+        { false, ANY_SIZE, ON_GPUS, WITHIN_REACH, ALGORITHM_ONE_DEVICE, false,
                 "one kernel reads all values over peer access" },
-        { true, ANY_SIZE, ON_GPUS, LIBRARY, ALGORITHM_LIBRARY, false,
+        { true, ANY_SIZE, ON_GPUS | ON_BOTH, LIBRARY, ALGORITHM_LIBRARY, false,
                 "there is no peer access, and the library finds its way" },
         { true, ANY_SIZE, ANYWHERE, ANY_DEVICES, ALGORITHM_HIERARCHICAL_COPY, false,
                 "there is no peer access: sums go by way of host memory" },
+        { false, ANY_SIZE, ANYWHERE, ANY_DEVICES, ALGORITHM_ONE_DEVICE, false,
+                "there is no peer access: values go by way of host memory" },
 };
 
 static enum placement placement_of(const struct problem *problem) {
@@ -69,11 +70,12 @@ static enum placement placement_of(const struct problem *problem) {
         return has_many ? ON_GPUS : ON_ONE_GPU;
 }
 
-static bool has_capability(const struct topology *t, enum capability capability) {
+static bool has_capability(const struct problem *problem, enum capability capability) {
         switch (capability) {
         case ANY_DEVICES: break;
-        case DGX1_LINKS: return topology_is_dgx1(t);
-        case LIBRARY: return t->has_library;
+        case DGX1_LINKS: return topology_is_dgx1(problem->topology);
+        case LIBRARY: return problem->topology->has_library;
+        case WITHIN_REACH: return problem_is_near(problem, problem_worker(problem));
         }
         return true;
 }
@@ -87,7 +89,7 @@ static bool rule_holds(const struct rule *r, const struct plan_rules *rules, con
         if (r->size != ANY_SIZE && is_large != (r->size == LARGE))
                 return false;
         return (!r->is_reduction || is_reduction(problem)) && (r->placements & placement_of(problem)) &&
-               has_capability(problem->topology, r->capability) && !find(r->algorithm)->unfit(problem);
+               has_capability(problem, r->capability) && !find(r->algorithm)->unfit(problem);
 }
 
 static bool says_packs(const struct packing *p) {
@@ -183,6 +185,19 @@ static enum status check_place(const struct problem *problem, struct error *err)
                 device_name(o->place, name), problem->n_devices - 1);
 }
 
+/* What lies on GPUs is reduced by one of them, whichever host device was asked for: to the same bits. */
+static enum status instead_of_host(const struct problem *given, struct choice *ret, struct error *err) {
+        struct problem problem = *given;
+        char asked[DEVICE_NAME_BYTES], done[DEVICE_NAME_BYTES];
+        ret->signature.options.has_place = false;
+        problem.signature = &ret->signature;
+        enum status status = by_demand(&problem, ALGORITHM_ONE_DEVICE, ret, err);
+        snprintf(ret->fallback, sizeof(ret->fallback),
+                "%s was asked to reduce, but the values are on GPUs: %s does, in the same order",
+                device_name(given->signature->options.place, asked), device_name(given->device, done));
+        return status;
+}
+
 enum status planner_choose(const struct plan_rules *rules, const struct problem *problem, struct choice *ret,
         struct error *err) {
         const struct options *o = &problem->signature->options;
@@ -192,6 +207,8 @@ enum status planner_choose(const struct plan_rules *rules, const struct problem 
                 return status;
         if (!is_reduction(problem))
                 return by_table(rules, problem, ret, err);
+        if (o->has_place && o->place < DEVICE_GPU && placement_of(problem) != ON_HOST)
+                return instead_of_host(problem, ret, err);
         if (o->algorithm != ALGORITHM_UNSPECIFIED || o->has_place)
                 return by_demand(problem, o->has_place ? ALGORITHM_ONE_DEVICE : o->algorithm, ret, err);
         if (o->reproducible) {

@@ -73,6 +73,8 @@ struct half {
         struct msg_signal signal; /* where its stream is told of its end */
         struct signal_page *page; /* the conductor's: kept for the signal, or NULL */
         uint32_t device;          /* the conductor's: the GPU where a value of it lies; 0: none does */
+        bool has_host_values;     /* the conductor's: some lie in host memory */
+        bool is_spread;           /* the conductor's: some lie on another GPU than `device` */
         uint64_t held_ns;         /* waited for its buffers before it was submitted; its deadline counts it */
         uint32_t n_checked;       /* entries that the conductor has looked at */
         struct sip digest;        /* of the first n_digested entries, where there are many */

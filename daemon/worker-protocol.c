@@ -138,12 +138,11 @@ static bool said_by_gpu_is_well(const union worker_packet *p) {
                        is_text(p->fallback.report.why, sizeof(p->fallback.report.why));
         case WORKER_OFF: return p->off.is_final <= 1 && is_text(p->off.why, sizeof(p->off.why));
         case WORKER_CHORE_DONE:
-                return p->chore_done.status < N_STATUS && p->chore_done.status != STATUS_PENDING &&
+                return p->chore_done.status < N_STATUS &&
                        is_text(p->chore_done.why, sizeof(p->chore_done.why));
         case WORKER_SUMS: return p->sums.n <= WORKER_SUMS_A_PART;
         case WORKER_RUN_DONE:
-                return p->run_done.status < N_STATUS && p->run_done.status != STATUS_PENDING &&
-                       is_text(p->run_done.why, sizeof(p->run_done.why));
+                return p->run_done.status < N_STATUS && is_text(p->run_done.why, sizeof(p->run_done.why));
         case WORKER_READY:
         case WORKER_PONG: return true;
         case WORKER_SETTINGS:

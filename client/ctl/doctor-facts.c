@@ -137,33 +137,44 @@ static void look_at_kernel(struct host_facts *f, const char *root) {
 
 /* --- limits --- */
 
+/* A line of /proc/PID/limits. */
+static void look_at_daemon_limit(struct host_facts *f, const char *line) {
+        unsigned long long soft, hard;
+        char word[16];
+
+        if (sscanf(line, "Max open files %llu %llu", &soft, &hard) == 2)
+                f->n_daemon_open_files = hard;
+        if (sscanf(line, "Max locked memory %15s", word) == 1)
+                f->daemon_memlock_bytes =
+                        strcmp(word, "unlimited") == 0 ? UINT64_MAX : strtoull(word, NULL, 10);
+}
+
 /* Only of a process that is tuttid: in another pid namespace the number is somebody else's. */
-static uint64_t daemon_open_files(const char *root, uint32_t pid) {
+static void look_at_daemon(struct host_facts *f, const char *root, uint32_t pid) {
         char path[64], line[256];
-        unsigned long long soft, hard = 0;
-        FILE *f;
+        FILE *limits;
 
         snprintf(path, sizeof(path), "/proc/%u/comm", pid);
         read_line(root, path, line, sizeof(line));
         if (strcmp(line, "tuttid") != 0)
-                return 0;
+                return;
         snprintf(path, sizeof(path), "/proc/%u/limits", pid);
-        f = open_file(root, path);
-        while (f && fgets(line, sizeof(line), f))
-                if (sscanf(line, "Max open files %llu %llu", &soft, &hard) == 2)
-                        break;
-        if (f)
-                fclose(f);
-        return hard;
+        limits = open_file(root, path);
+        while (limits && fgets(line, sizeof(line), limits))
+                look_at_daemon_limit(f, line);
+        if (limits)
+                fclose(limits);
 }
 
 static void look_at_limits(struct host_facts *f, const char *root, uint32_t daemon_pid) {
-        struct rlimit files;
+        struct rlimit limit;
 
-        if (getrlimit(RLIMIT_NOFILE, &files) == 0)
-                f->n_open_files = files.rlim_cur;
+        if (getrlimit(RLIMIT_NOFILE, &limit) == 0)
+                f->n_open_files = limit.rlim_cur;
+        if (getrlimit(RLIMIT_MEMLOCK, &limit) == 0)
+                f->memlock_bytes = limit.rlim_cur == RLIM_INFINITY ? UINT64_MAX : limit.rlim_cur;
         if (daemon_pid)
-                f->n_daemon_open_files = daemon_open_files(root, daemon_pid);
+                look_at_daemon(f, root, daemon_pid);
 }
 
 /* --- hardware --- */
@@ -208,8 +219,7 @@ static void look_at_pci(struct host_facts *f, const char *root, const char *name
 
 /* "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.159  ...": the first word that begins with a digit. */
 static void look_at_driver(struct host_facts *f, const char *root) {
-        char line[256], path[300], *save = NULL;
-        int fd;
+        char line[256], *save = NULL;
 
         read_line(root, "/proc/driver/nvidia/version", line, sizeof(line));
         for (const char *w = strtok_r(line, " \t", &save); w; w = strtok_r(NULL, " \t", &save))
@@ -217,23 +227,72 @@ static void look_at_driver(struct host_facts *f, const char *root) {
                         snprintf(f->nvidia_driver, sizeof(f->nvidia_driver), "%s", w);
                         break;
                 }
-        snprintf(path, sizeof(path), "%s/dev/nvidiactl", root);
-        fd = open(path, O_RDWR | O_CLOEXEC);
-        f->e_nvidia_device = close_or_errno(fd);
+}
+
+static void try_nvidia_file(struct host_facts *f, const char *root, const char *name) {
+        char path[512];
+        int e;
+
+        if (*f->nvidia_file)
+                return;
+        snprintf(path, sizeof(path), "%s/dev/%s", root, name);
+        e = close_or_errno(open(path, O_RDWR | O_CLOEXEC));
+        if (!e)
+                return;
+        snprintf(f->nvidia_file, sizeof(f->nvidia_file), "/dev/%.20s", name);
+        f->e_nvidia_file = e;
+}
+
+/* "nvidia0" and the like: one for each GPU. */
+static void look_at_node(struct host_facts *f, const char *root, const char *name) {
+        if (strncmp(name, "nvidia", 6) == 0 && name[6] >= '0' && name[6] <= '9')
+                try_nvidia_file(f, root, name);
+}
+
+static void look_at_nvidia_files(struct host_facts *f, const char *root) {
+        try_nvidia_file(f, root, "nvidiactl");
+        try_nvidia_file(f, root, "nvidia-uvm");
+        each_entry(f, root, "/dev", look_at_node);
+}
+
+/* Its pipes stay when it is killed. Seen from a pid namespace of one's own its number says nothing. */
+static void look_at_mps(struct host_facts *f, const char *root) {
+        const char *pipes = getenv("CUDA_MPS_PIPE_DIRECTORY");
+        char path[512], pid[16];
+
+        if (!pipes || !*pipes)
+                pipes = "/tmp/nvidia-mps";
+        snprintf(path, sizeof(path), "%s/control", pipes);
+        f->has_mps = is_there(root, path);
+        snprintf(path, sizeof(path), "%s/nvidia-cuda-mps-control.pid", pipes);
+        read_line(root, path, pid, sizeof(pid));
+        snprintf(path, sizeof(path), "/proc/%lu", strtoul(pid, NULL, 10));
+        f->is_mps_stale = f->has_mps && *pid && !f->has_own_pids && !is_there(root, path);
+}
+
+/* The host's own pid namespace has this number in every kernel (PROC_PID_INIT_INO). */
+static void look_at_pids(struct host_facts *f, const char *root) {
+        char path[512], name[64];
+        ssize_t n;
+
+        snprintf(path, sizeof(path), "%s/proc/self/ns/pid", root);
+        n = readlink(path, name, sizeof(name) - 1);
+        if (n < 0)
+                return;
+        name[n] = '\0';
+        f->has_own_pids = strcmp(name, "pid:[4026531836]") != 0;
 }
 
 static void look_at_hardware(struct host_facts *f, const char *root) {
-        const char *pipes = getenv("CUDA_MPS_PIPE_DIRECTORY");
-        char control[512];
-
         look_at_huge_pages(f, root);
         each_entry(f, root, "/sys/devices/system/node", count_node);
         each_entry(f, root, "/sys/class/iommu", count_iommu);
         each_entry(f, root, "/sys/kernel/iommu_groups", look_at_iommu_group);
         each_entry(f, root, "/sys/bus/pci/devices", look_at_pci);
         look_at_driver(f, root);
-        snprintf(control, sizeof(control), "%s/control", pipes && *pipes ? pipes : "/tmp/nvidia-mps");
-        f->has_mps = is_there(root, control);
+        look_at_nvidia_files(f, root);
+        look_at_pids(f, root);
+        look_at_mps(f, root);
 }
 
 /* --- containers and users --- */

@@ -17,7 +17,7 @@
 #define DEFAULT_CONNECTIONS 256
 #define DEFAULT_DESCRIPTORS 4096
 
-static const char *error_name(int e) {
+const char *doctor_error_name(int e) {
         const char *name = strerrorname_np(e);
 
         return name ? name : "?";
@@ -46,7 +46,7 @@ static void check_memfd_seals(const struct doctor_view *v, struct diagnosis *d) 
                 line_add(&d->text, "memory can be shared and sealed");
                 return;
         }
-        line_add(&d->text, "memory cannot be shared and sealed (%s)", error_name(e));
+        line_add(&d->text, "memory cannot be shared and sealed (%s)", doctor_error_name(e));
         d->verdict = VERDICT_FATAL;
         line_add(&d->advice,
                 "let the sandbox (seccomp profile, SELinux) allow memfd_create and fcntl F_ADD_SEALS");
@@ -59,7 +59,7 @@ static void check_pidfd(const struct doctor_view *v, struct diagnosis *d) {
                 line_add(&d->text, "deaths are seen at once");
                 return;
         }
-        line_add(&d->text, "deaths cannot be seen (%s)", error_name(e));
+        line_add(&d->text, "deaths cannot be seen (%s)", doctor_error_name(e));
         d->verdict = VERDICT_FATAL;
         line_add(&d->advice, "let the sandbox (seccomp profile) allow pidfd_open");
 }
@@ -72,7 +72,7 @@ static void check_peer_pidfd(const struct doctor_view *v, struct diagnosis *d) {
                 return;
         }
         d->verdict = VERDICT_NOTE;
-        line_add(&d->text, "no SO_PEERPIDFD (%s): clients send their own pidfd", error_name(e));
+        line_add(&d->text, "no SO_PEERPIDFD (%s): clients send their own pidfd", doctor_error_name(e));
         line_add(&d->advice, "nothing; Linux 6.5 and newer have it");
 }
 
@@ -98,7 +98,7 @@ static void check_userfaultfd(const struct doctor_view *v, struct diagnosis *d) 
         d->verdict = VERDICT_FINDING;
         line_add(&d->text, "userfaultfd is denied%s", v->status ? " to tuttid" : "");
         if (e)
-                line_add(&d->text, " (%s)", error_name(e));
+                line_add(&d->text, " (%s)", doctor_error_name(e));
         line_add(&d->text, ": a hole in a client's memory is filled at tuttid's expense");
         line_add(&d->advice, "run tuttid outside the sandbox, or let its seccomp profile allow userfaultfd "
                              "(a kernel without CONFIG_USERFAULTFD cannot)");
@@ -174,59 +174,6 @@ static void check_numa(const struct doctor_view *v, struct diagnosis *d) {
         line_add(&d->text, "%u NUMA nodes: tuttid's workers and a client's memory may lie apart", n);
         line_add(&d->advice, "where one node has cores enough, run tuttid and its clients on it "
                              "(`numactl --cpunodebind=0 --membind=0`, or NUMAPolicy= and CPUAffinity=)");
-}
-
-static void check_iommu(const struct doctor_view *v, struct diagnosis *d) {
-        const struct host_facts *f = v->facts;
-
-        if (!f->n_iommus) {
-                d->verdict = VERDICT_ABSENT;
-                line_add(&d->text, "no IOMMU is in use");
-                return;
-        }
-        line_add(&d->text, "%u IOMMU%s", f->n_iommus, f->n_iommus == 1 ? "" : "s");
-        if (!f->iommu_translates) {
-                line_add(&d->text, ", passing addresses through");
-        } else if (!f->n_nvidia_gpus) {
-                line_add(&d->text, ", translating; no GPU whose transfers it could slow");
-        } else {
-                d->verdict = VERDICT_NOTE;
-                line_add(&d->text,
-                        " translating addresses: transfers between GPUs may go through main memory, or fail");
-                line_add(&d->advice, "on bare metal boot with iommu=pt");
-        }
-}
-
-static void check_gpu(const struct doctor_view *v, struct diagnosis *d) {
-        const struct host_facts *f = v->facts;
-
-        if (!*f->nvidia_driver && !f->n_nvidia_gpus) {
-                d->verdict = VERDICT_ABSENT;
-                line_add(&d->text, "no NVIDIA GPU; none is needed");
-        } else if (!*f->nvidia_driver) {
-                d->verdict = VERDICT_FINDING;
-                line_add(&d->text, "%u NVIDIA GPU%s, and no driver is loaded", f->n_nvidia_gpus,
-                        f->n_nvidia_gpus == 1 ? "" : "s");
-                line_add(&d->advice, "install the driver, or `modprobe nvidia`");
-        } else if (f->e_nvidia_device) {
-                d->verdict = VERDICT_FINDING;
-                line_add(&d->text, "NVIDIA driver %s, but /dev/nvidiactl cannot be opened (%s)",
-                        f->nvidia_driver, error_name(f->e_nvidia_device));
-                line_add(&d->advice, "%s",
-                        *f->container ? "give the container its GPUs (`--gpus all`)"
-                                      : "see who owns /dev/nvidia*; DeviceAllow= of a unit can hide it");
-        } else {
-                line_add(&d->text, "NVIDIA driver %s", f->nvidia_driver);
-        }
-}
-
-static void check_mps(const struct doctor_view *v, struct diagnosis *d) {
-        if (v->facts->has_mps) {
-                line_add(&d->text, "an MPS control daemon has its pipes here");
-                return;
-        }
-        d->verdict = VERDICT_ABSENT;
-        line_add(&d->text, "no MPS control daemon");
 }
 
 /* --- containers and users --- */
@@ -372,9 +319,13 @@ static const struct {
         { "tuttid-files", check_daemon_files },
         { "huge-pages", check_huge_pages },
         { "numa", check_numa },
-        { "iommu", check_iommu },
-        { "gpu", check_gpu },
-        { "mps", check_mps },
+        { "iommu", doctor_iommu },
+        { "gpu", doctor_gpu_driver },
+        { "gpu-worker", doctor_gpu_worker },
+        { "gpu-paths", doctor_gpu_paths },
+        { "gpu-memory", doctor_gpu_memory },
+        { "memlock", doctor_memlock },
+        { "mps", doctor_mps },
         { "container", check_container },
         { "socket", check_socket_mount },
         { "dev-shm", check_shm },

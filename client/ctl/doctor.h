@@ -21,12 +21,15 @@ struct host_facts {
         uint32_t n_numa_nodes, n_iommus, n_nvidia_gpus;
         bool iommu_translates;  /* for some device, rather than passing addresses through */
         char nvidia_driver[32]; /* its version; "": not loaded */
-        int e_nvidia_device;
-        bool has_mps;
-        char container[16];                    /* "docker", "podman", "kubernetes"; "": none noticed */
-        uint64_t shm_bytes;                    /* of /dev/shm */
-        uint32_t uid, overflow_uid, outer_uid; /* outer: as the host counts this user */
-        bool is_uid_mapped, has_own_uids;      /* a user namespace that counts otherwise than its host */
+        char nvidia_file[32];   /* the first file of the driver that cannot be opened; "": all can */
+        int e_nvidia_file;
+        uint64_t memlock_bytes, daemon_memlock_bytes; /* soft limits; the latter 0: cannot be seen */
+        bool has_own_pids;                            /* a pid namespace other than the host's */
+        bool has_mps, is_mps_stale;                   /* stale: its pipes are there, it is not */
+        char container[16];                           /* "docker", "podman", "kubernetes"; "": none noticed */
+        uint64_t shm_bytes;                           /* of /dev/shm */
+        uint32_t uid, overflow_uid, outer_uid;        /* outer: as the host counts this user */
+        bool is_uid_mapped, has_own_uids; /* a user namespace that counts otherwise than its host */
         bool is_directory_there, is_socket_mounted, is_directory_mounted; /* of the socket */
         char socket[108], directory[108];
 };
@@ -57,6 +60,18 @@ struct diagnosis {
         enum verdict verdict;
         struct line text, advice; /* advice: empty but with NOTE, FINDING and FATAL */
 };
+
+/* The checks of GPUs and what they need (doctor-gpu.c). */
+void doctor_iommu(const struct doctor_view *v, struct diagnosis *d);
+void doctor_gpu_driver(const struct doctor_view *v, struct diagnosis *d);
+void doctor_gpu_worker(const struct doctor_view *v, struct diagnosis *d);
+void doctor_gpu_paths(const struct doctor_view *v, struct diagnosis *d);
+void doctor_gpu_memory(const struct doctor_view *v, struct diagnosis *d);
+void doctor_memlock(const struct doctor_view *v, struct diagnosis *d);
+void doctor_mps(const struct doctor_view *v, struct diagnosis *d);
+
+/* "EACCES". */
+const char *doctor_error_name(int e);
 
 /* The i-th check, in the order of a page; false behind the last. */
 bool doctor_check(const struct doctor_view *v, size_t i, struct diagnosis *ret);

@@ -185,10 +185,10 @@ static char *whole_text(const struct tutti_answer *answer) {
         size_t n = 1;
         for (uint32_t i = 0; i < answer->n_rows; i++)
                 n += answer->rows[i].type == TUTTI_ROW_PLAN ? strlen(answer->rows[i].plan.text) : 0;
-        char *text = calloc(1, n);
+        char *text = calloc(1, n), *end = text;
         for (uint32_t i = 0; text && i < answer->n_rows; i++)
                 if (answer->rows[i].type == TUTTI_ROW_PLAN)
-                        strcat(text, answer->rows[i].plan.text);
+                        end = stpcpy(end, answer->rows[i].plan.text);
         return text;
 }
 

@@ -71,7 +71,8 @@ static void print_usage(FILE *out) {
         fprintf(out,
                 "usage: tutti-exporter [--listen ADDRESS] [--socket PATH]\n\n"
                 "Serves tuttid's numbers to Prometheus, at /metrics.\n\n"
-                "  --listen ADDRESS  127.0.0.1:9479 (the default), [::1]:PORT or unix:/PATH; a socket that a\n"
+                "  --listen ADDRESS  127.0.0.1:9479 (the default), [::1]:PORT or unix:/PATH; a socket that "
+                "a\n"
                 "                    service manager passes on goes before the default\n"
                 "  --socket PATH     tuttid's socket; else as tuttictl finds it\n"
                 "  --list            what there is: name, type and meaning, one a line\n"
@@ -89,9 +90,9 @@ static int serve(int fd, struct source *source) {
         sigaddset(&signals, SIGTERM);
         sigaddset(&signals, SIGINT);
         pthread_sigmask(SIG_BLOCK, &signals, NULL);
-        struct MHD_Daemon *http = MHD_start_daemon(MHD_USE_AUTO | MHD_USE_INTERNAL_POLLING_THREAD, 0, NULL, NULL,
-                on_request, source, MHD_OPTION_LISTEN_SOCKET, (MHD_socket)fd, MHD_OPTION_CONNECTION_LIMIT, 32U,
-                MHD_OPTION_CONNECTION_TIMEOUT, 30U, MHD_OPTION_END);
+        struct MHD_Daemon *http = MHD_start_daemon(MHD_USE_AUTO | MHD_USE_INTERNAL_POLLING_THREAD, 0, NULL,
+                NULL, on_request, source, MHD_OPTION_LISTEN_SOCKET, (MHD_socket)fd,
+                MHD_OPTION_CONNECTION_LIMIT, 32U, MHD_OPTION_CONNECTION_TIMEOUT, 30U, MHD_OPTION_END);
         if (!http) {
                 fprintf(stderr, "tutti-exporter: cannot serve: %s\n", strerror(errno));
                 return EXIT_FAILURE;
@@ -125,9 +126,9 @@ static int run(const char *listen, const char *socket) {
 int main(int argc, char **argv) {
         enum { OPTION_LISTEN = 1, OPTION_SOCKET, OPTION_LIST, OPTION_VERSION, OPTION_HELP };
         static const struct option options[] = { { "listen", required_argument, NULL, OPTION_LISTEN },
-                { "socket", required_argument, NULL, OPTION_SOCKET }, { "list", no_argument, NULL, OPTION_LIST },
-                { "version", no_argument, NULL, OPTION_VERSION }, { "help", no_argument, NULL, OPTION_HELP },
-                { 0 } };
+                { "socket", required_argument, NULL, OPTION_SOCKET },
+                { "list", no_argument, NULL, OPTION_LIST }, { "version", no_argument, NULL, OPTION_VERSION },
+                { "help", no_argument, NULL, OPTION_HELP }, { 0 } };
         const char *listen = NULL, *socket = NULL;
         int option;
         while ((option = getopt_long(argc, argv, "", options, NULL)) != -1)
@@ -135,7 +136,9 @@ int main(int argc, char **argv) {
                 case OPTION_LISTEN: listen = optarg; break;
                 case OPTION_SOCKET: socket = optarg; break;
                 case OPTION_LIST: metrics_list(stdout); return EXIT_SUCCESS;
-                case OPTION_VERSION: printf("tutti-exporter %s\n", TUTTI_EXPORTER_VERSION); return EXIT_SUCCESS;
+                case OPTION_VERSION:
+                        printf("tutti-exporter %s\n", TUTTI_EXPORTER_VERSION);
+                        return EXIT_SUCCESS;
                 case OPTION_HELP: print_usage(stdout); return EXIT_SUCCESS;
                 default: print_usage(stderr); return EXIT_BAD_USE;
                 }

@@ -102,8 +102,7 @@ static void write_fallback(const struct metric *m, const struct tutti_row *row, 
 
 /* --- devices --- */
 
-static void write_device(
-        const struct metric *m, const struct tutti_row_device *d, double value, FILE *out) {
+static void write_device(const struct metric *m, const struct tutti_row_device *d, double value, FILE *out) {
         fputs(m->name, out);
         write_label('{', "device", d->name, out);
         fprintf(out, "} %.17g\n", value);
@@ -132,8 +131,7 @@ static void write_group_labels(const char *job, const char *group, FILE *out) {
         write_label(',', "group", group, out);
 }
 
-static void write_group(
-        const struct metric *m, const struct tutti_row_group *g, double value, FILE *out) {
+static void write_group(const struct metric *m, const struct tutti_row_group *g, double value, FILE *out) {
         if (g->ended)
                 return;
         fputs(m->name, out);
@@ -182,8 +180,7 @@ static void write_kind_bytes(const struct metric *m, const struct tutti_row *row
 
 /* --- replicas --- */
 
-static void write_replica(
-        const struct metric *m, const struct tutti_row_member *r, double value, FILE *out) {
+static void write_replica(const struct metric *m, const struct tutti_row_member *r, double value, FILE *out) {
         fputs(m->name, out);
         write_group_labels(r->job, r->group, out);
         write_number(',', "rank", r->rank, out);
@@ -230,8 +227,8 @@ static void write_buckets(const struct metric *m, const struct tutti_row_histogr
                 n += h->counts[i];
                 fprintf(out, "%s_bucket", m->name);
                 write_histogram_labels(h, out);
-                fprintf(out, ",le=\"%.9g\"} %" PRIu64 "\n", (double)h->bounds_from_ns * NS * (double)(UINT64_C(1) << i),
-                        n);
+                fprintf(out, ",le=\"%.9g\"} %" PRIu64 "\n",
+                        (double)h->bounds_from_ns * NS * (double)(UINT64_C(1) << i), n);
         }
         fprintf(out, "%s_bucket", m->name);
         write_histogram_labels(h, out);
@@ -278,13 +275,15 @@ static void write_quota_limit(const struct metric *m, const struct tutti_row *ro
 /* --- the table --- */
 
 static const struct metric metrics[] = {
-        { "tutti_build_info", "gauge", "tuttid's version and the instruction set of its host devices; always 1",
-                PART_STATUS, TUTTI_ROW_DAEMON, write_build },
+        { "tutti_build_info", "gauge",
+                "tuttid's version and the instruction set of its host devices; always 1", PART_STATUS,
+                TUTTI_ROW_DAEMON, write_build },
         { "tutti_uptime_seconds", "gauge", "Time since tuttid has started", PART_STATUS, TUTTI_ROW_DAEMON,
                 write_uptime },
         { "tutti_draining", "gauge", "1 while tuttid is being stopped and takes nothing new", PART_STATUS,
                 TUTTI_ROW_DAEMON, write_draining },
-        { "tutti_sessions", "gauge", "Connections of clients", PART_STATUS, TUTTI_ROW_DAEMON, write_sessions },
+        { "tutti_sessions", "gauge", "Connections of clients", PART_STATUS, TUTTI_ROW_DAEMON,
+                write_sessions },
         { "tutti_buffers", "gauge", "Registered buffers", PART_STATUS, TUTTI_ROW_DAEMON, write_buffers },
         { "tutti_mapped_bytes", "gauge", "Client memory that tuttid maps", PART_STATUS, TUTTI_ROW_DAEMON,
                 write_mapped },
@@ -310,20 +309,22 @@ static const struct metric metrics[] = {
                 PART_STATUS, TUTTI_ROW_GROUP, write_group_stalled },
         { "tutti_group_failed", "gauge", "1 while the group has failed and was not formed anew", PART_STATUS,
                 TUTTI_ROW_GROUP, write_group_failed },
-        { "tutti_group_world_size", "gauge", "Replicas that belong to the group", PART_STATUS, TUTTI_ROW_GROUP,
-                write_group_world },
+        { "tutti_group_world_size", "gauge", "Replicas that belong to the group", PART_STATUS,
+                TUTTI_ROW_GROUP, write_group_world },
         { "tutti_group_alive_replicas", "gauge", "Replicas of the group that are there", PART_STATUS,
                 TUTTI_ROW_GROUP, write_group_alive },
-        { "tutti_group_pending_collectives", "gauge", "Collectives of the group that have begun and not ended",
-                PART_STATUS, TUTTI_ROW_GROUP, write_group_pending },
-        { "tutti_group_collectives_total", "counter", "Collectives of a group that have ended, by kind and result",
-                PART_STATS, TUTTI_ROW_STATS, write_kind },
+        { "tutti_group_pending_collectives", "gauge",
+                "Collectives of the group that have begun and not ended", PART_STATUS, TUTTI_ROW_GROUP,
+                write_group_pending },
+        { "tutti_group_collectives_total", "counter",
+                "Collectives of a group that have ended, by kind and result", PART_STATS, TUTTI_ROW_STATS,
+                write_kind },
         { "tutti_group_read_bytes_total", "counter", "Bytes of inputs that were read, over all replicas",
                 PART_STATS, TUTTI_ROW_STATS, write_kind_bytes },
         { "tutti_replica_up", "gauge", "1 while a replica is there and not stopped", PART_GROUPS,
                 TUTTI_ROW_MEMBER, write_replica_up },
-        { "tutti_replica_lost", "gauge", "1 when a replica has died, disconnected or was ejected", PART_GROUPS,
-                TUTTI_ROW_MEMBER, write_replica_lost },
+        { "tutti_replica_lost", "gauge", "1 when a replica has died, disconnected or was ejected",
+                PART_GROUPS, TUTTI_ROW_MEMBER, write_replica_lost },
         { "tutti_replica_last_event_age_seconds", "gauge",
                 "Time since the last collective that a replica has finished", PART_GROUPS, TUTTI_ROW_MEMBER,
                 write_replica_age },

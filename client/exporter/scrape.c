@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 struct source {
-        /* NULL: not connected. A connection that has asked about one user asks about no other's list again, so
-         * there are two. */
+        /* NULL: not connected. A connection that has asked about one user asks about no other's list again,
+         * so there are two. */
         struct tutti *lists, *about;
         char *socket;
 };

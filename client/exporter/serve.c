@@ -69,7 +69,7 @@ static int listen_on_path(const char *path, char why[SERVE_WHY_BYTES]) {
         if (path[0] != '/' || strlen(path) >= sizeof(a.un.sun_path))
                 return refuse(EINVAL, why, "unix:%s: an absolute path of at most %zu bytes is wanted", path,
                         sizeof(a.un.sun_path) - 1);
-        strcpy(a.un.sun_path, path);
+        memcpy(a.un.sun_path, path, strlen(path) + 1);
         if (is_left_over(&a.un))
                 unlink(path);
         mode_t mask = umask(0117);
@@ -109,13 +109,14 @@ static int parse_address(const char *where, union address *a, socklen_t *ret_siz
                 host[n - 1] = '\0';
                 a->in6.sin6_family = AF_INET6;
                 *ret_size = sizeof(a->in6);
-                return inet_pton(AF_INET6, host + 1, &a->in6.sin6_addr) == 1 ?
-                               parse_port(colon + 1, &a->in6.sin6_port) :
-                               -EINVAL;
+                return inet_pton(AF_INET6, host + 1, &a->in6.sin6_addr) == 1
+                               ? parse_port(colon + 1, &a->in6.sin6_port)
+                               : -EINVAL;
         }
         a->in.sin_family = AF_INET;
         *ret_size = sizeof(a->in);
-        return inet_pton(AF_INET, host, &a->in.sin_addr) == 1 ? parse_port(colon + 1, &a->in.sin_port) : -EINVAL;
+        return inet_pton(AF_INET, host, &a->in.sin_addr) == 1 ? parse_port(colon + 1, &a->in.sin_port)
+                                                              : -EINVAL;
 }
 
 static int listen_on_address(const char *where, char why[SERVE_WHY_BYTES]) {
@@ -123,11 +124,13 @@ static int listen_on_address(const char *where, char why[SERVE_WHY_BYTES]) {
         socklen_t size;
         if (parse_address(where, &a, &size) < 0)
                 return refuse(EINVAL, why,
-                        "%s: an address is wanted like 127.0.0.1:9479, [::1]:9479 or unix:/run/tutti/exporter.sock",
+                        "%s: an address is wanted like 127.0.0.1:9479, [::1]:9479 or "
+                        "unix:/run/tutti/exporter.sock",
                         where);
         if (!is_loopback(&a))
                 return refuse(EPERM, why,
-                        "%s is not a loopback address. The numbers name users and jobs: put a proxy that asks "
+                        "%s is not a loopback address. The numbers name users and jobs: put a proxy that "
+                        "asks "
                         "who is there before a loopback address or a Unix socket",
                         where);
         return bind_to(&a, size, where, why);
@@ -147,7 +150,8 @@ static int listen_passed(char why[SERVE_WHY_BYTES]) {
         socklen_t size = sizeof(type);
         if (getsockopt(FIRST_PASSED, SOL_SOCKET, SO_TYPE, &type, &size) < 0 || type != SOCK_STREAM ||
                 getsockopt(FIRST_PASSED, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) < 0 || !listens)
-                return refuse(EINVAL, why, "the socket passed on by the service manager is no listening stream");
+                return refuse(
+                        EINVAL, why, "the socket passed on by the service manager is no listening stream");
         return FIRST_PASSED;
 }
 
@@ -158,7 +162,8 @@ int serve_listen(const char *where, char why[SERVE_WHY_BYTES]) {
                         return fd;
                 where = "127.0.0.1:9479";
         }
-        return strncmp(where, "unix:", 5) == 0 ? listen_on_path(where + 5, why) : listen_on_address(where, why);
+        return strncmp(where, "unix:", 5) == 0 ? listen_on_path(where + 5, why)
+                                               : listen_on_address(where, why);
 }
 
 const char *serve_describe(int fd, char *buf, uint32_t size) {

@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include "model/device.h"
 
 static struct operand input_at(const struct problem *problem, uint32_t i, uint32_t e) {
         const struct place *place = &problem->entries[i][e].input;
@@ -34,10 +35,15 @@ static void fill_strides(const struct entry *entry, const struct step *added, st
         plan_simplify_step(plan);
 }
 
+/* A GPU that has the value brings it, for no other may reach it. */
+static uint32_t who_copies(const struct problem *problem, uint32_t i) {
+        return problem->homes && problem->homes[i] >= DEVICE_GPU ? problem->homes[i] : problem->device;
+}
+
 static int build_copy(const struct problem *problem, uint32_t i, uint32_t e, struct plan *plan) {
         const struct entry *entry = &problem->entries[i][e];
         struct step step = { .kind = STEP_COPY,
-                .device = problem->device,
+                .device = who_copies(problem, i),
                 .dtype = entry->dtype,
                 .n_inputs = 1,
                 .n_outputs = 1,

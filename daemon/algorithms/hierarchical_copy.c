@@ -23,6 +23,7 @@
 #include <string.h>
 #include "algorithms/packing.h"
 #include "algorithms/places.h"
+#include "model/device.h"
 
 #define ROUND_BYTES (UINT64_C(4) << 20)
 #define HOST_MEMORY 0 /* scratch that all reach */
@@ -55,11 +56,16 @@ static uint32_t island_of(const struct tree *t, uint32_t device) {
         return 0;
 }
 
-static uint32_t member(const struct tree *t, uint32_t island, uint32_t k) {
+static uint32_t n_members(const struct tree *t, uint32_t island) {
         uint32_t n = 0;
         for (uint32_t d = 0; d < t->n_devices; d++)
                 n += t->islands[d] == island;
-        k %= n;
+        CHECK(n > 0);
+        return n;
+}
+
+static uint32_t member(const struct tree *t, uint32_t island, uint32_t k) {
+        k %= n_members(t, island);
         for (uint32_t d = 0; d < t->n_devices; d++)
                 if (t->islands[d] == island && k-- == 0)
                         return t->devices[d];
@@ -354,18 +360,23 @@ static int hierarchical_build(const struct problem *problem, struct plan *plan) 
 
 static const char *hierarchical_unfit(const struct problem *problem) {
         const struct signature *s = problem->signature;
-        uint32_t devices[MAX_TOPOLOGY];
+        uint32_t devices[MAX_TOPOLOGY], n_devices = problem_homes(problem, devices);
         if (s->kind != KIND_REDUCE && s->kind != KIND_BATCH_REDUCE)
                 return "it does reductions alone";
         if (s->options.check_inputs)
                 return "check_inputs reads each input once, as a whole";
         if (s->options.check_overflow)
                 return "check_overflow looks at all inputs of an element at once";
-        if (problem_homes(problem, devices) == 0)
+        if (n_devices == 0)
                 return "there are too many devices";
+        if (problem->is_spread)
+                return "a replica has values on several GPUs";
         for (uint32_t e = 0; e < s->n_entries; e++)
                 if (accumulation_dtype(s, problem->entries[0][e].dtype) == DTYPE_UNSPECIFIED)
                         return "partial sums for a mean of 64-bit integers have no type to travel in";
+        for (uint32_t e = 0; devices[n_devices - 1] >= DEVICE_GPU && e < s->n_entries; e++)
+                if (!gpus_have_partials(s, problem->entries[0][e].dtype))
+                        return "GPUs have no kernel for partial sums of this dtype";
         return NULL;
 }
 

@@ -14,6 +14,7 @@
 #include <string.h>
 #include "algorithms/packing.h"
 #include "algorithms/places.h"
+#include "model/device.h"
 
 struct fan {
         const struct problem *problem;
@@ -47,8 +48,11 @@ static uint32_t count_on(const struct fan *f, uint32_t device) {
 
 static bool can_be_direct(const struct fan *f, const struct pack *pack) {
         const uint32_t e = pack->pieces[0].entry;
-        if (pack->n_pieces > 1 || is_mean(f) || problem_has_strides(f->problem, e))
+        if (pack->n_pieces > 1 || is_mean(f) || f->problem->is_mixed || problem_has_strides(f->problem, e))
                 return false;
+        for (uint32_t i = 0; i < f->problem->n_ranks; i++)
+                if (f->problem->homes && f->problem->homes[i] < DEVICE_GPU)
+                        return false;
         for (uint32_t d = 0; d < f->n_devices; d++)
                 if (count_on(f, f->devices[d]) != 1)
                         return false;
@@ -299,16 +303,23 @@ static const char *library_unfit(const struct problem *problem) {
         if (s->kind != KIND_REDUCE && s->kind != KIND_BATCH_REDUCE)
                 return "it does reductions alone";
         if (n == 0 || devices[0] < DEVICE_GPU)
-                return "some values are in host memory";
+                return "all values are in host memory";
+        if (problem->is_spread)
+                return "a replica has values on several GPUs";
         if (s->op == OP_UNSPECIFIED || s->op > OP_MAX)
                 return "the library has no such op";
         if (s->options.has_weight || s->options.check_numerics || s->options.check_overflow ||
                 s->options.check_inputs)
                 return "the library knows neither weights nor checks";
+        for (uint32_t d = 0; d < n; d++)
+                if (topology_find(problem->topology, devices[d]) == NO_PLACE)
+                        return "a device is off";
         for (uint32_t e = 0; e < s->n_entries; e++) {
                 enum dtype dtype = problem->entries[0][e].dtype;
                 if (!library_has_dtype(dtype) || (s->op == OP_MEAN && !dtype_is_float(dtype)))
                         return "the library does not do this dtype";
+                if (s->op == OP_MEAN && !gpus_have_partials(s, dtype))
+                        return "GPUs have no kernel for partial sums of this dtype";
         }
         return NULL;
 }

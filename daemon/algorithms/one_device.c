@@ -3,11 +3,13 @@
  * A reduction is one REDUCE step per entry, a broadcast one COPY step, a barrier nothing. Entries that have
  * no elements, or that nobody receives and nothing looks at, make no step. The device that reduces is the one
  * that the options name, which need not hold any replica, or the problem's: it reads all inputs in place and
- * writes all outputs, so it must reach the memory of all. Host devices all reach the same. */
+ * writes all outputs. Host devices all reach the same; what a GPU does not reach goes by way of host memory.
+ */
 #include "algorithms/algorithm.h"
 
 #include <errno.h>
 #include <string.h>
+#include "algorithms/far.h"
 #include "algorithms/places.h"
 
 static uint32_t count_outputs(const struct problem *problem, uint32_t e, const struct place *source) {
@@ -57,6 +59,8 @@ static int build_step(const struct problem *problem, struct step step, uint32_t 
         }
         if (step.count == 0 || (step.n_outputs == 0 && !step.check_numerics && !step.check_overflow))
                 return 0;
+        if (!problem_is_near(problem, step.device))
+                return far_build(problem, &step, first, source, plan);
 
         struct step *added = plan_add_step(plan, &step);
         if (!added)
@@ -93,15 +97,10 @@ static int build_broadcast(const struct problem *problem, uint32_t e, struct pla
         return build_step(problem, (struct step){ .kind = STEP_COPY, .n_inputs = 1, .entry = e }, root, plan);
 }
 
-static uint32_t place_of(const struct problem *problem) {
-        const struct options *options = &problem->signature->options;
-        return options->has_place ? options->place : problem->device;
-}
-
 static int one_device_build(const struct problem *problem, struct plan *plan) {
         bool is_broadcast = kind_has_root(problem->signature->kind);
 
-        plan->device = place_of(problem);
+        plan->device = problem_worker(problem);
         for (uint32_t e = 0; e < problem->signature->n_entries; e++) {
                 int r = is_broadcast ? build_broadcast(problem, e, plan) : build_reduce(problem, e, plan);
                 if (r < 0)
@@ -126,9 +125,9 @@ static const char *one_device_unfit(const struct problem *problem) {
         case KIND_MERGE_CALL:
         case N_KIND: return "it does not do this kind of collective";
         }
-        for (uint32_t i = 0; problem->homes && i < problem->n_ranks; i++)
-                if (!topology_reaches(problem->topology, place_of(problem), problem->homes[i]))
-                        return "not all memory is within reach of one device";
+        if (problem->is_spread && !topology_is_full(problem->topology, problem->topology->devices,
+                                          problem->topology->n_devices))
+                return "a replica has values on several GPUs, which do not reach each other";
         return NULL;
 }
 

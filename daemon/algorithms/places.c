@@ -1,6 +1,7 @@
 #include "algorithms/places.h"
 
 #include <string.h>
+#include "model/device.h"
 
 uint32_t problem_index_of_rank(const struct problem *problem, uint32_t rank) {
         for (uint32_t i = 0; i < problem->n_ranks; i++)
@@ -10,6 +11,8 @@ uint32_t problem_index_of_rank(const struct problem *problem, uint32_t rank) {
 }
 
 uint32_t problem_home(const struct problem *problem, uint32_t i) {
+        if (problem->homes && problem->homes[i] < DEVICE_GPU && problem->device >= DEVICE_GPU)
+                return problem->device;
         if (problem->homes)
                 return problem->homes[i];
         return (uint32_t)((uint64_t)i * problem->n_devices / problem->n_ranks);
@@ -29,6 +32,28 @@ uint32_t problem_homes(const struct problem *problem, uint32_t devices[MAX_TOPOL
                 devices[at] = home;
         }
         return n;
+}
+
+uint32_t problem_worker(const struct problem *problem) {
+        const struct options *options = &problem->signature->options;
+        if (options->has_place)
+                return options->place;
+        if (problem->homes && kind_has_root(problem->signature->kind)) {
+                uint32_t root = problem_index_of_rank(problem, problem->signature->root);
+                return root == NO_INDEX ? problem->device : problem_home(problem, root);
+        }
+        return problem->device;
+}
+
+bool problem_is_far(const struct problem *problem, uint32_t device, uint32_t i) {
+        return problem->homes && !topology_reaches(problem->topology, device, problem->homes[i]);
+}
+
+bool problem_is_near(const struct problem *problem, uint32_t device) {
+        for (uint32_t i = 0; i < problem->n_ranks; i++)
+                if (problem_is_far(problem, device, i))
+                        return false;
+        return true;
 }
 
 bool problem_has_strides(const struct problem *problem, uint32_t e) {
@@ -106,4 +131,9 @@ enum dtype accumulation_dtype(const struct signature *s, enum dtype dtype) {
         if (is_half && (s->op == OP_SUM || s->op == OP_MEAN || s->op == OP_PROD))
                 return DTYPE_F32;
         return dtype;
+}
+
+bool gpus_have_partials(const struct signature *s, enum dtype dtype) {
+        enum dtype acc = accumulation_dtype(s, dtype);
+        return acc == dtype || acc == DTYPE_F32;
 }

@@ -9,10 +9,18 @@
 uint32_t problem_index_of_rank(const struct problem *problem, uint32_t rank);
 
 /* The device whose memory the half number `i` brings its values in: as the problem says; host memory is near
- * all host devices, which share the replicas evenly, neighbours together. */
+ * all host devices, which share the replicas evenly, neighbours together; where other values are on GPUs, the
+ * problem's device works on it. */
 uint32_t problem_home(const struct problem *problem, uint32_t i);
 /* The homes of all halves, each once, growing. At most MAX_TOPOLOGY. Returns how many; 0: more than that. */
 uint32_t problem_homes(const struct problem *problem, uint32_t devices[MAX_TOPOLOGY]);
+
+/* The device that does the whole of it, where one does. */
+uint32_t problem_worker(const struct problem *problem);
+/* Whether `device` does not reach where half `i` has its values. */
+bool problem_is_far(const struct problem *problem, uint32_t device, uint32_t i);
+/* Whether one device reaches all. */
+bool problem_is_near(const struct problem *problem, uint32_t device);
 
 /* Whether somebody's input or output of entry `e` has strides. */
 bool problem_has_strides(const struct problem *problem, uint32_t e);
@@ -35,3 +43,5 @@ void packed_strides(const struct entry *entry, uint64_t *ret);
 /* The type in which values are combined, and in which partial results travel; DTYPE_UNSPECIFIED: there is
  * none (means of 64-bit integers, whose sums need 128 bits). */
 enum dtype accumulation_dtype(const struct signature *s, enum dtype dtype);
+/* Whether GPUs have kernels that make partial results of that type, and take them. */
+bool gpus_have_partials(const struct signature *s, enum dtype dtype);

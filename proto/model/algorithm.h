@@ -7,7 +7,7 @@ enum algorithm_name {
         ALGORITHM_HIERARCHICAL_COPY,
         ALGORITHM_LIBRARY,
         ALGORITHM_COLLECT, /* of a merge_call: nobody asks for it */
-        N_ALGORITHM, /* a word that names none */
+        N_ALGORITHM,       /* a word that names none */
 };
 
 /* "one_device"; "" for unspecified, "?" for unknown values. Never NULL. */

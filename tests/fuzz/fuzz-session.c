@@ -122,7 +122,12 @@ static void build(struct world *w) {
         CHECK(rendezvous_new(&h->rendezvous, &settings, h->quotas) == 0);
         CHECK(planner_new(&h->planner, 1, w->config.chunk_bytes) == 0);
         CHECK(engine_new(&h->engine, &w->loop, &w->config, h->backend, &bell) == 0);
+        const struct workers_setting no_gpus = {
+                .why = "they are not fuzzed here", .bell = bell, .now_ns = w->now_ns
+        };
+        CHECK(workers_new(&h->workers, &w->loop, &no_gpus) == 0);
         CHECK(buffers_new(&h->buffers, h->quotas) == 0 && results_new(&h->results, h->quotas) == 0);
+        CHECK(signals_new(&h->signals, h->quotas) == 0);
         CHECK(sessions_new(&h->sessions, &w->loop, h->quotas, &bell) == 0);
         CHECK(recorder_new(&h->recorder, h->quotas) == 0 && stats_new(&h->stats, h->quotas) == 0);
         const struct listener_setting door = { .config = &w->config, .bell = bell, .passed_on = -1 };
@@ -153,6 +158,7 @@ static void tear_down(struct world *w) {
         struct house *h = &w->house;
         listener_close(h->listener);
         engine_stop(h->engine);
+        workers_stop(h->workers);
         while (conductor_turn(w->conductor, w->now_ns))
                 ;
         uv_walk(&w->loop, close_handle, NULL);
@@ -163,9 +169,11 @@ static void tear_down(struct world *w) {
         recorder_free(h->recorder);
         sessions_free(h->sessions);
         results_free(h->results);
+        signals_free(h->signals);
         buffers_free(h->buffers);
         CHECK(!engine_is_stuck(h->engine));
         engine_free(h->engine);
+        workers_free(h->workers);
         planner_free(h->planner);
         rendezvous_free(h->rendezvous);
         quotas_free(h->quotas);

@@ -241,12 +241,26 @@ static void reload(struct manager *m, const char *text) {
         manager_expect(m, "READY=1", 2);
 }
 
+/* What was closed a moment ago may still count. */
+static struct tutti *open_soon(struct manager *m) {
+        struct tutti *t;
+        for (int i = 0; i < 500; i++) {
+                enum tutti_status status = tutti_open(manager_socket(m), &t);
+                if (status == TUTTI_OK)
+                        return t;
+                expect_status(status, TUTTI_QUOTA);
+                usleep(10000);
+        }
+        ck_abort_msg("the connections that were closed still count after 5 s: %s", tutti_error());
+        return NULL;
+}
+
 /* The limit that tuttid names to who is over it with `n` connections. */
 static void expect_connections(struct manager *m, uint32_t n) {
         struct tutti *t[8], *extra;
         ck_assert_uint_le(n, 8);
         for (uint32_t i = 0; i < n; i++)
-                expect_status(tutti_open(manager_socket(m), &t[i]), TUTTI_OK);
+                t[i] = open_soon(m);
         expect_status(tutti_open(manager_socket(m), &extra), TUTTI_QUOTA);
         for (uint32_t i = 0; i < n; i++)
                 tutti_close(t[i]);

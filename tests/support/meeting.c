@@ -123,6 +123,7 @@ void board_init(void) {
 }
 
 void board_note_pid(const struct replica *me) {
+        ck_assert_uint_lt(me->rank, sizeof(board->pids) / sizeof(*board->pids));
         board->pids[me->rank] = (uint32_t)getpid();
 }
 

@@ -83,8 +83,8 @@ void replicas_run(uint32_t n, void (*body)(struct replica *me));
 
 /* What all processes of a test see. */
 struct board {
-        _Atomic uint32_t pids[8]; /* of ranks; board_note_pid */
-        _Atomic double moment;    /* board_note_moment */
+        _Atomic uint32_t pids[16]; /* of ranks; board_note_pid */
+        _Atomic double moment;     /* board_note_moment */
         char texts[8][2048];
 };
 

@@ -484,6 +484,29 @@ START_TEST(without_peer_access_sums_pass_through_host_memory) {
 }
 END_TEST
 
+/* What one GPU does not reach is brought to host memory, and fetched from there: the order stays. */
+START_TEST(P10_without_peer_access_one_device_works_by_way_of_host_memory) {
+        static const uint8_t none[2] = { 0 };
+        struct planner *planner;
+        struct made_problem *m = problem_make(3, 1);
+        problem_add(m, DTYPE_F32, 4);
+        problem_on_gpus(m, 2, none);
+        m->signature.options.reproducible = true;
+        ck_assert_int_eq(planner_new(&planner, 1, 4096), 0);
+        problem_prints(m, planner, 4096,
+                "one_device order=rank GPU:0: 5 steps, 3 chunks of 4 KiB, moves 160 bytes, 3 phases, "
+                "scratch 128 bytes\n"
+                "GPU:1: copy f32 x4  R1 b1+0 -> CPU:0 scratch+0\n"
+                "join\n"
+                "reduce SUM f32 x4  R0 b1+0, CPU:0 scratch+0, R2 b1+0 -> R0 b2+0, R2 b2+0, CPU:0 "
+                "scratch+64\n"
+                "join\n"
+                "GPU:1: copy f32 x4  CPU:0 scratch+64 -> R1 b2+0\n");
+        planner_free(planner);
+        free(m);
+}
+END_TEST
+
 START_TEST(what_library_plans) {
         struct planner *planner;
         struct made_problem *m = problem_make(2, 1);
@@ -529,4 +552,4 @@ UNIT_MAIN("algorithms", 100, P10_one_device_against_the_oracle, P10_hierarchical
         P10_packs_change_no_bit, P11_partial_sums_travel_in_the_accumulation_type,
         TF26_odd_numbers_of_devices_lose_nobody, large_values_go_in_rounds, what_hierarchical_copy_plans,
         one_device_may_be_one_that_holds_no_replica, without_peer_access_sums_pass_through_host_memory,
-        what_library_plans)
+        P10_without_peer_access_one_device_works_by_way_of_host_memory, what_library_plans)

@@ -69,7 +69,7 @@ START_TEST(a_host_that_is_well_has_no_findings) {
                 ck_assert_msg(d.verdict <= VERDICT_NOTE, "%s: %s", d.check, d.text.s);
                 ck_assert_uint_gt(d.text.used, 0);
         }
-        ck_assert_uint_eq(n, 18);
+        ck_assert_uint_eq(n, 22);
         ck_assert_int_eq(doctor_exit(&v), CTL_WELL);
 }
 END_TEST
@@ -113,16 +113,108 @@ START_TEST(hardware_is_told_and_gpus_matter_only_where_they_are) {
         EXPECT("iommu", VERDICT_ABSENT, "", f.n_iommus = 0);
         EXPECT("gpu", VERDICT_ABSENT, "", f.n_nvidia_gpus = 0);
         EXPECT("gpu", VERDICT_FINDING, "modprobe", f.n_nvidia_gpus = 1);
-        EXPECT("gpu", VERDICT_FINDING, "/dev/nvidia*", strcpy(f.nvidia_driver, "580");
-                f.e_nvidia_device = EACCES);
-        EXPECT("gpu", VERDICT_FINE, "", strcpy(f.nvidia_driver, "580"));
         EXPECT("mps", VERDICT_ABSENT, "", f.has_mps = false);
         EXPECT("mps", VERDICT_FINE, "", f.has_mps = true);
+        EXPECT("mps", VERDICT_FINDING, "nvidia-cuda-mps-control -d", f.has_mps = f.is_mps_stale = true);
+        EXPECT("memlock", VERDICT_ABSENT, "", f.memlock_bytes = 1);
         struct host_facts f = well;
         f.n_nvidia_gpus = f.n_iommus = 1;
         f.iommu_translates = true;
         strcpy(f.nvidia_driver, "580");
         expect(&f, "iommu", VERDICT_NOTE, "iommu=pt");
+        expect(&f, "gpu", VERDICT_FINE, "");
+}
+END_TEST
+
+/* --- a host with GPUs --- */
+
+#define GPU_ROW(name_, failing_, why_)                                                                       \
+        {                                                                                                    \
+                .type = TUTTI_ROW_DEVICE, .device = {                                                        \
+                        .name = (name_),                                                                     \
+                        .uuid = "",                                                                          \
+                        .paths = "vmm-made vmm-fd",                                                          \
+                        .describe = "H100",                                                                  \
+                        .why = (why_),                                                                       \
+                        .failing = (failing_),                                                               \
+                }                                                                                            \
+        }
+#define FALLBACK_ROW(what_, why_)                                                                            \
+        {                                                                                                    \
+                .type = TUTTI_ROW_FALLBACK, .fallback = {                                                    \
+                        .what = (what_),                                                                     \
+                        .why = (why_),                                                                       \
+                }                                                                                            \
+        }
+
+static struct host_facts with_gpus(void) {
+        struct host_facts f = well;
+
+        strcpy(f.nvidia_driver, "580.159");
+        f.n_nvidia_gpus = 2;
+        f.memlock_bytes = f.daemon_memlock_bytes = UINT64_MAX;
+        return f;
+}
+
+/* With what tuttid answers; `part` stands in the advice, or in the text where there is none. */
+static void expect_gpu(const struct host_facts *f, const struct tutti_answer *status, const char *check,
+        enum verdict verdict, const char *part) {
+        const struct doctor_view v = { .facts = f, .status = status, .quota = &no_quota, .why = "" };
+        const struct diagnosis d = look(&v, check);
+
+        ck_assert_msg(d.verdict == verdict, "%s: %u, %s", check, d.verdict, d.text.s);
+        ck_assert_int_eq((d.advice.used > 0), (verdict >= VERDICT_NOTE));
+        ck_assert_msg(strstr(d.text.s, part) || strstr(d.advice.s, part), "\"%s\" is in neither: %s -> %s",
+                part, d.text.s, d.advice.s);
+}
+
+START_TEST(gpus_that_tuttid_serves_are_fine) {
+        static const struct tutti_row rows[] = { DAEMON_ROW, GPU_ROW("GPU:0", 0, ""),
+                GPU_ROW("GPU:1", 0, "") };
+        static const struct tutti_answer served = ANSWER(rows);
+        struct host_facts f = with_gpus();
+
+        expect_gpu(&f, &served, "gpu", VERDICT_FINE, "580.159");
+        expect_gpu(&f, &served, "gpu-worker", VERDICT_FINE, "serves 2 GPUs");
+        expect_gpu(&f, &served, "gpu-paths", VERDICT_FINE, "reach each other");
+        expect_gpu(&f, &served, "gpu-memory", VERDICT_FINE, "vmm-made vmm-fd");
+        expect_gpu(&f, &served, "memlock", VERDICT_FINE, "all the memory it wants");
+        expect_gpu(&f, &served, "mps", VERDICT_NOTE, "CUDA_MPS_PIPE_DIRECTORY");
+        f.has_mps = true;
+        expect_gpu(&f, &served, "mps", VERDICT_FINE, "side by side");
+        expect_gpu(&f, NULL, "gpu-worker", VERDICT_ABSENT, "cannot be seen");
+}
+END_TEST
+
+START_TEST(what_keeps_tuttid_from_gpus_is_named_with_what_to_do) {
+        static const struct tutti_row off[] = { DAEMON_ROW,
+                FALLBACK_ROW("gpu", "no CUDA driver: no such file") },
+                                      one_off[] = { DAEMON_ROW, GPU_ROW("GPU:0", 0, ""),
+                                              GPU_ROW("GPU:1", 1, "its test took more than 3000 ms") },
+                                      no_path[] = { DAEMON_ROW, GPU_ROW("GPU:0", 0, ""),
+                                              GPU_ROW("GPU:1", 0, ""),
+                                              FALLBACK_ROW("GPU:0-GPU:1", "off: word 1 of the pattern") },
+                                      unpinned[] = { DAEMON_ROW, GPU_ROW("GPU:0", 0, ""),
+                                              FALLBACK_ROW("pinned", "pinned=no (memlock 8 MiB < 256 MiB)") };
+        struct host_facts f = with_gpus();
+
+        expect_gpu(&f, &ANSWER(off), "gpu-worker", VERDICT_FINDING, "no CUDA driver: no such file");
+        expect_gpu(&f, &ANSWER(off), "gpu-worker", VERDICT_FINDING, "gpu.enabled = no");
+        expect_gpu(&f, &calm, "gpu-worker", VERDICT_ABSENT, "gpu.enabled");
+        expect_gpu(&f, &ANSWER(one_off), "gpu-worker", VERDICT_FINDING, "GPU:1 is off: its test took");
+        expect_gpu(&f, &ANSWER(no_path), "gpu-paths", VERDICT_NOTE, "GPU:0-GPU:1: off: word 1");
+        expect_gpu(&f, &ANSWER(no_path), "gpu-paths", VERDICT_NOTE, "topo -p2p");
+        f.daemon_memlock_bytes = 8 << 20;
+        expect_gpu(&f, &ANSWER(one_off), "memlock", VERDICT_NOTE, "LimitMEMLOCK=infinity");
+        expect_gpu(&f, &ANSWER(unpinned), "memlock", VERDICT_FINDING, "memlock 8 MiB < 256 MiB"); /* F8 */
+        f.has_own_pids = true;
+        expect_gpu(&f, &calm, "gpu-memory", VERDICT_NOTE, "tutti_cuda_buffer_alloc");
+        strcpy(f.nvidia_file, "/dev/nvidia-uvm");
+        f.e_nvidia_file = EACCES;
+        expect_gpu(&f, &calm, "gpu", VERDICT_FINDING, "/dev/nvidia-uvm cannot be opened (EACCES)");
+        expect_gpu(&f, &calm, "gpu", VERDICT_FINDING, "who owns /dev/nvidia*");
+        strcpy(f.container, "docker");
+        expect_gpu(&f, &calm, "gpu", VERDICT_FINDING, "--gpus all");
 }
 END_TEST
 
@@ -219,7 +311,8 @@ START_TEST(facts_are_read_from_files) {
         put("/proc/self/status", "Name:\tx\nSeccomp:\t2\nSeccomp_filters:\t1\n");
         put("/proc/77/comm", "tuttid\n");
         put("/proc/77/limits",
-                "Limit  Soft Limit  Hard Limit  Units\nMax open files            1024   524288   files\n");
+                "Limit  Soft Limit  Hard Limit  Units\nMax open files            1024   524288   files\n"
+                "Max locked memory         8388608   unlimited   bytes\n");
         put("/proc/78/comm", "bash\n");
         put("/sys/kernel/mm/transparent_hugepage/shmem_enabled",
                 "always within_size [advise] never deny force\n");
@@ -250,7 +343,9 @@ START_TEST(facts_are_read_from_files) {
         ck_assert(f.iommu_translates);
         ck_assert_uint_eq(f.n_nvidia_gpus, 1);
         ck_assert_str_eq(f.nvidia_driver, "580.159");
-        ck_assert_int_eq(f.e_nvidia_device, ENOENT);
+        ck_assert_uint_eq(f.daemon_memlock_bytes, 8388608);
+        ck_assert_str_eq(f.nvidia_file, "/dev/nvidiactl");
+        ck_assert_int_eq(f.e_nvidia_file, ENOENT);
         ck_assert_str_eq(f.container, "podman");
         ck_assert_uint_eq(f.overflow_uid, 4242);
         ck_assert(f.has_own_uids);
@@ -266,8 +361,49 @@ START_TEST(facts_are_read_from_files) {
 }
 END_TEST
 
+static void link_pids(const char *target) {
+        char path[512];
+
+        put("/proc/self/ns/x", "");
+        snprintf(path, sizeof(path), "%s/proc/self/ns/pid", unit_directory());
+        unlink(path);
+        ck_assert_int_eq(symlink(target, path), 0);
+}
+
+START_TEST(facts_of_gpus_are_read_from_files) {
+        struct host_facts f;
+
+        unsetenv("CUDA_MPS_PIPE_DIRECTORY");
+        put("/dev/nvidiactl", "");
+        put("/dev/nvidia-uvm", "");
+        put("/dev/nvidia-caps/x", "");
+        put("/proc/78/comm", "tuttid\n");
+        put("/proc/78/limits", "Max locked memory         unlimited   unlimited   bytes\n");
+        link_pids("pid:[4026531836]");
+        facts_look(&f, unit_directory(), "/tuttid.sock", 78);
+        ck_assert_str_eq(f.nvidia_file, "");
+        ck_assert_uint_eq(f.daemon_memlock_bytes, UINT64_MAX);
+        ck_assert(!f.has_own_pids && !f.has_mps && !f.is_mps_stale);
+        put("/tmp/nvidia-mps/control", "");
+        put("/tmp/nvidia-mps/nvidia-cuda-mps-control.pid", "77\n");
+        put("/dev/nvidia0/is-a-directory", "");
+        facts_look(&f, unit_directory(), "/tuttid.sock", 78);
+        ck_assert_str_eq(f.nvidia_file, "/dev/nvidia0");
+        ck_assert_int_eq(f.e_nvidia_file, EISDIR);
+        ck_assert(f.has_mps && f.is_mps_stale);
+        link_pids("pid:[4026532000]");
+        facts_look(&f, unit_directory(), "/tuttid.sock", 78);
+        ck_assert(f.has_own_pids && f.has_mps && !f.is_mps_stale);
+        link_pids("pid:[4026531836]");
+        put("/proc/77/comm", "nvidia-cuda-mps\n");
+        facts_look(&f, unit_directory(), "/tuttid.sock", 78);
+        ck_assert(f.has_mps && !f.is_mps_stale);
+}
+END_TEST
+
 UNIT_MAIN("ctl-doctor", 10, a_host_that_is_well_has_no_findings, what_the_kernel_lacks_is_fatal,
         limits_are_compared_with_the_quotas, hardware_is_told_and_gpus_matter_only_where_they_are,
         traps_of_containers_are_named_G6, whether_holes_are_guarded_is_for_tuttid_to_say,
         a_tuttid_that_cannot_be_asked_is_a_finding, the_worst_comes_first_on_the_page,
-        facts_are_read_from_files)
+        gpus_that_tuttid_serves_are_fine, what_keeps_tuttid_from_gpus_is_named_with_what_to_do,
+        facts_are_read_from_files, facts_of_gpus_are_read_from_files)

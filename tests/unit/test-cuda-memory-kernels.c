@@ -191,6 +191,51 @@ START_TEST(P10_rows_are_added_in_rank_order_and_rounded_once) {
 }
 END_TEST
 
+/* --- two levels --- */
+
+#define N_HALVES 37
+
+static void reduce_level(enum op op, enum dtype from, enum dtype to, uint64_t operands[], uint32_t n_inputs) {
+        struct cuda_step s = { .work = CUDA_REDUCE,
+                .op = op,
+                .dtype = from,
+                .output_dtype = to,
+                .divisor = 3,
+                .count = N_HALVES,
+                .n_inputs = n_inputs,
+                .n_outputs = 1,
+                .operands = operands,
+                .n_multiprocessors = 1 };
+        run_step(&s);
+}
+
+/* R0 and R1 to one partial result, R2 to another, and these to the total: the order is that of the ranks. */
+static void check_levels(enum op op, enum dtype dtype) {
+        static uint16_t inputs[3][N_HALVES], got[N_HALVES], expected[N_HALVES];
+        static float partials[2][N_HALVES];
+        const void *all[3] = { inputs[0], inputs[1], inputs[2] };
+        enum op partial = op == OP_MEAN ? OP_SUM : op;
+        for (uint32_t r = 0; r < 3; r++)
+                oracle_fill(dtype, inputs[r], N_HALVES, 3 * op + r);
+        reduce_level(partial, dtype, DTYPE_F32,
+                (uint64_t[]){ address_of(inputs[0]), address_of(inputs[1]), address_of(partials[0]) }, 2);
+        reduce_level(
+                partial, dtype, DTYPE_F32, (uint64_t[]){ address_of(inputs[2]), address_of(partials[1]) }, 1);
+        reduce_level(op, DTYPE_F32, dtype,
+                (uint64_t[]){ address_of(partials[0]), address_of(partials[1]), address_of(got) }, 2);
+        oracle_reduce(op, dtype, all, 3, expected, N_HALVES, 3);
+        ck_assert_int_eq(oracle_difference(dtype, got, expected, N_HALVES), -1);
+}
+
+START_TEST(P11_partial_results_of_halves_are_f32_and_rounded_once) {
+        static const enum op ops[] = { OP_SUM, OP_MEAN, OP_PROD };
+        for (size_t i = 0; i < ARRAY_SIZE(ops); i++) {
+                check_levels(ops[i], DTYPE_F16);
+                check_levels(ops[i], DTYPE_BF16);
+        }
+}
+END_TEST
+
 START_TEST(an_index_beyond_the_table_is_left_out_and_counted) {
         fill_sparse(DTYPE_F32);
         sparse.indices[1][5] = N_TABLE_ROWS;
@@ -332,7 +377,8 @@ START_TEST(few_operands_need_no_table) {
 END_TEST
 
 UNIT_MAIN("cuda-memory-kernels", 60, a_pack_holds_every_piece_and_gives_it_back, an_empty_piece_is_refused,
-        P10_rows_are_added_in_rank_order_and_rounded_once, an_index_beyond_the_table_is_left_out_and_counted,
-        rows_are_gathered_by_their_indices, D17_a_pattern_shows_what_was_lost_or_moved,
-        D3_what_nobody_can_do_has_no_kernel, P14_counts_beyond_31_bits_are_prepared,
-        few_operands_need_no_table)
+        P10_rows_are_added_in_rank_order_and_rounded_once,
+        P11_partial_results_of_halves_are_f32_and_rounded_once,
+        an_index_beyond_the_table_is_left_out_and_counted, rows_are_gathered_by_their_indices,
+        D17_a_pattern_shows_what_was_lost_or_moved, D3_what_nobody_can_do_has_no_kernel,
+        P14_counts_beyond_31_bits_are_prepared, few_operands_need_no_table)

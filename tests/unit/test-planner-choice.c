@@ -74,7 +74,12 @@ START_TEST(on_GPUs_size_links_and_library_decide) {
         small->topology.why_no_library = "libnccl.so.2 is not there";
         ck_assert_int_eq(chosen(small), ALGORITHM_HIERARCHICAL_COPY);
         small->signature.options.reproducible = true;
-        assert_refused(small, STATUS_UNSUPPORTED, "not all memory is within reach of one device");
+        ck_assert_int_eq(chosen(small), ALGORITHM_ONE_DEVICE);
+        small->signature.options.reproducible = false;
+        small->signature.options.check_overflow = true;
+        ck_assert_int_eq(chosen(small), ALGORITHM_ONE_DEVICE);
+        ck_assert_str_eq(choose_by(small, &PLAN_RULES_DEFAULT).why,
+                "there is no peer access: values go by way of host memory");
         problem_on_gpus(large, 1, NULL); /* all on one */
         ck_assert_int_eq(chosen(large), ALGORITHM_ONE_DEVICE);
         large->homes[2] = 0; /* and one replica on the host */

@@ -103,8 +103,8 @@ START_TEST(octaves_hold_what_the_buckets_hold) {
         static const struct {
                 uint64_t ns;
                 unsigned int octave;
-        } samples[] = { { 0, 0 }, { 1, 0 }, { 1023, 0 }, { 1024, 1 }, { 2047, 1 }, { 2048, 2 }, { 5 * MS, 13 },
-                { (UINT64_C(1) << 37) - 1, 27 } };
+        } samples[] = { { 0, 0 }, { 1, 0 }, { 1023, 0 }, { 1024, 1 }, { 2047, 1 }, { 2048, 2 },
+                { 5 * MS, 13 }, { (UINT64_C(1) << 37) - 1, 27 } };
         for (size_t i = 0; i < ARRAY_SIZE(samples); i++) {
                 histogram_add(&h, samples[i].ns);
                 histogram_octaves(&h, counts);
@@ -420,8 +420,9 @@ END_TEST
 
 UNIT_MAIN("stats", 10, an_empty_histogram_says_0, golden_bounds,
         every_value_to_an_hour_is_at_most_19_percent_off, percentiles_follow_the_exact_ones,
-        a_full_bucket_fades_and_does_not_wrap, octaves_hold_what_the_buckets_hold, a_collective_is_counted_in_every_place,
-        a_broadcast_reads_the_root_alone, a_failure_is_counted_and_blames_nobody_for_being_late,
+        a_full_bucket_fades_and_does_not_wrap, octaves_hold_what_the_buckets_hold,
+        a_collective_is_counted_in_every_place, a_broadcast_reads_the_root_alone,
+        a_failure_is_counted_and_blames_nobody_for_being_late,
         a_sealed_one_that_failed_counts_its_time_and_no_bytes, one_half_alone_is_never_last,
         C4_a_slow_rank_is_seen, a_rank_taken_anew_begins_anew, groups_are_apart_and_end,
         refusals_and_ejections_are_counted, after_warm_up_counting_allocates_nothing,

@@ -84,7 +84,7 @@ struct cuda {
         struct cuda_device *devices; /* [n_devices] */
         CUcontext current;
         struct list idle_lanes, busy_lanes;
-        uint32_t n_lanes; /* both */
+        uint32_t n_lanes;        /* both */
         struct list areas;       /* free ones */
         struct list openings;    /* of legacy handles */
         struct list runs;        /* under way, in the order of their launch */

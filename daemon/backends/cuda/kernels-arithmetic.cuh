@@ -113,16 +113,30 @@ template <class T> struct Product : Plain<T> {
         }
 };
 
-/* Of sums that are there already: in the type in which they were made, to the one that they are for. A
- * divisor of 0: no division. */
-template <class T> struct Finish : Plain<f32> {
-        typedef T Output;
-        INLINE f32 combine(const cuda_args &, f32 sum, f32, uint32_t) {
+/* Halves to a partial result, which is left in the type in which it is made. */
+template <class P> struct Partial : P {
+        typedef typename P::Wide Output;
+        INLINE Output finish(const cuda_args &, Output sum) {
                 return sum;
         }
+};
+
+/* Of sums that are there already: in the type in which they were made, to the one that they are for. A
+ * divisor of 0: no division. */
+template <class T> struct Finish : Sum<f32> {
+        typedef T Output;
         INLINE T finish(const cuda_args &a, f32 sum) {
                 T result;
                 narrow(a.divisor ? divide(sum, a.divisor) : sum, &result);
+                return result;
+        }
+};
+
+template <class T> struct FinishProduct : Product<f32> {
+        typedef T Output;
+        INLINE T finish(const cuda_args &, f32 product) {
+                T result;
+                narrow(product, &result);
                 return result;
         }
 };

@@ -46,6 +46,12 @@
         CUDA_COMPLEX_KERNELS(X, c128)                                                                        \
         X(land_bool, LogicalAnd)                                                                             \
         X(lor_bool, LogicalOr)                                                                               \
+        X(partial_sum_f16, Partial<Sum<f16>>)                                                                \
+        X(partial_sum_bf16, Partial<Sum<bf16>>)                                                              \
+        X(partial_prod_f16, Partial<Product<f16>>)                                                           \
+        X(partial_prod_bf16, Partial<Product<bf16>>)                                                         \
+        X(total_prod_f16, FinishProduct<f16>)                                                                \
+        X(total_prod_bf16, FinishProduct<bf16>)                                                              \
         X(finish_f16, Finish<f16>)                                                                           \
         X(finish_bf16, Finish<bf16>)
 

@@ -89,7 +89,32 @@ static const struct {
         [DTYPE_C128] = { .copy = K(copy_c128), .scatter_add = K(scatter_add_c128) },
 };
 
+static bool is_half(enum dtype dtype) {
+        return dtype == DTYPE_F16 || dtype == DTYPE_BF16;
+}
+
+/* Halves to f32, or what came of that to halves: the two levels of a sum. */
+static enum cuda_kernel choose_level(const struct cuda_step *s) {
+        const bool is_f16 = s->dtype == DTYPE_F16 || s->output_dtype == DTYPE_F16;
+        const bool is_partial = is_half(s->dtype) && s->output_dtype == DTYPE_F32;
+        const bool is_total = s->dtype == DTYPE_F32 && is_half(s->output_dtype);
+        if (s->weights || (!is_partial && !is_total))
+                return CUDA_KERNEL_NONE;
+        if (s->op == OP_PROD && is_partial)
+                return is_f16 ? K(partial_prod_f16) : K(partial_prod_bf16);
+        if (s->op == OP_PROD)
+                return is_f16 ? K(total_prod_f16) : K(total_prod_bf16);
+        if (s->op == OP_SUM && is_partial)
+                return is_f16 ? K(partial_sum_f16) : K(partial_sum_bf16);
+        if ((s->op == OP_SUM || s->op == OP_MEAN) && is_total)
+                return is_f16 ? K(finish_f16) : K(finish_bf16);
+        return CUDA_KERNEL_NONE;
+}
+
 static enum cuda_kernel choose_reduce(const struct cuda_step *s) {
+        const bool is_quotient = s->op == OP_MEAN && dtype_is_integer(s->dtype);
+        if (s->output_dtype != DTYPE_UNSPECIFIED && s->output_dtype != s->dtype && !is_quotient)
+                return choose_level(s);
         if (s->weights)
                 return s->op == OP_SUM || s->op == OP_MEAN ? others[s->dtype].weighted : CUDA_KERNEL_NONE;
         if (s->op == OP_MEAN && dtype_is_integer(s->dtype) && s->rounding == ROUNDING_UNSPECIFIED)

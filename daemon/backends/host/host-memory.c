@@ -153,13 +153,11 @@ void host_import(struct backend *b, struct chore *chore) {
                 chore->status = refuse(chore, STATUS_NO_MEMORY, "tuttid is short of memory");
                 return;
         }
-        m->base = (struct memory){
-                .session = chore->session,
+        m->base = (struct memory){ .session = chore->session,
                 .buffer = chore->buffer,
                 .n_bytes = chore->n_bytes,
                 .fd = chore->fd,
-                .access = chore->access
-        };
+                .access = chore->access };
         m->is_writable = chore->access != ACCESS_IN;
         chore->status = bring_in(host_backend_of(b), chore, m);
         if (chore->status == STATUS_OK)

@@ -57,6 +57,8 @@ bool fake_group_is_open(void);
 struct nccl_work;
 ncclResult_t fake_group_add(struct nccl_work *work);
 ncclResult_t fake_collective_submit(struct nccl_work *work);
+/* Those for which some ranks never came, when all that did have gone. */
+void fake_collectives_free(struct clique *q);
 /* On ncclGroupEnd's way. */
 ncclResult_t fake_group_add_init(struct ncclComm *comm);
 

@@ -129,6 +129,14 @@ static void free_half(struct fake_work *work) {
         fake_comm_unref(w->comm);
 }
 
+void fake_collectives_free(struct clique *q) {
+        while (q->collectives) {
+                struct collective *c = q->collectives;
+                q->collectives = c->next;
+                free(c);
+        }
+}
+
 /* --- from the call to the stream --- */
 
 /* The collective that is the next one for this rank. */
@@ -336,10 +344,18 @@ static ncclResult_t finish_works(void) {
         return group.error != ncclSuccess ? group.error : r;
 }
 
+/* As NCCL: a group whose end fails is over, and nothing of it was begun. */
+static ncclResult_t abandon_group(ncclResult_t error) {
+        if (!group.depth || --group.depth)
+                return error;
+        group.error = error;
+        return finish_works();
+}
+
 ncclResult_t ncclGroupEnd(void) {
         ncclResult_t r = fake_nccl_enter(CALL_ncclGroupEnd);
         if (r != ncclSuccess)
-                return r;
+                return abandon_group(r);
         if (!group.depth)
                 return fake_nccl_leave(fake_nccl_refuse(ncclInvalidUsage, "no group to end"));
         if (--group.depth)

@@ -96,6 +96,7 @@ static void unref_clique(struct clique *q) {
         while (*at != q)
                 at = &(*at)->next;
         *at = q->next;
+        fake_collectives_free(q);
         free(q);
 }
 
