@@ -231,8 +231,11 @@ static enum status create(
 static enum status clear(
         struct cuda *c, struct chore *chore, struct cuda_memory *m, const struct cuda_device *d) {
         CUresult r = c->driver.cuMemsetD8Async(m->reserved, 0, m->n_reserved_bytes, d->own);
-        if (r == CUDA_SUCCESS)
+        if (r == CUDA_SUCCESS) {
                 r = c->driver.cuStreamSynchronize(d->own);
+                if (r != CUDA_SUCCESS) /* it goes, and may still be under way */
+                        cuda_note(c, c->driver.cuStreamSynchronize(d->own), "cuStreamSynchronize");
+        }
         return cuda_check(c, r, "cuMemsetD8Async") < 0 ? lost(c, chore, "clearing it failed") : STATUS_OK;
 }
 
