@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include "gpu.h"
+#include "card.h"
 
 #define MIB          ((size_t)1 << 20)
 #define MAX_SAMPLES  2000

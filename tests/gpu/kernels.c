@@ -5,7 +5,7 @@
 #include <string.h>
 #include "backends/cuda/kernels-image.h"
 #include "backends/cuda/kernels.h"
-#include "gpu.h"
+#include "card.h"
 #include "oracle.h"
 
 #define N_RANKS 3

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
-#include "gpu.h"
+#include "card.h"
 #include "host.h"
 #include "meeting.h"
 #include "oracle.h"

@@ -1,4 +1,4 @@
-#include "gpu.h"
+#include "card.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
