@@ -45,7 +45,8 @@ bool write_daemon(struct row_writer *w, struct query *q) {
                 .mapped_bytes = quota_total(c->house.quotas, QUOTA_MAPPED_BYTES),
                 .n_buffers = buffers_count(c->house.buffers),
                 .n_pending = quota_total(c->house.quotas, QUOTA_PENDING),
-                .draining = c->is_draining };
+                .draining = c->is_draining,
+                .n_restarts = workers_n_restarts(c->house.workers) };
         return true;
 }
 

@@ -93,6 +93,10 @@ static void write_ejected(const struct metric *m, const struct tutti_row *row, F
         write_plain(m, (double)row->daemon.n_ejected, out);
 }
 
+static void write_restarts(const struct metric *m, const struct tutti_row *row, FILE *out) {
+        write_plain(m, row->daemon.n_restarts, out);
+}
+
 static void write_fallback(const struct metric *m, const struct tutti_row *row, FILE *out) {
         fputs(m->name, out);
         write_label('{', "what", row->fallback.what, out);
@@ -295,6 +299,8 @@ static const struct metric metrics[] = {
                 write_refused },
         { "tutti_ejections_total", "counter", "Clients that were ejected", PART_STATUS, TUTTI_ROW_DAEMON,
                 write_ejected },
+        { "tutti_worker_restarts_total", "counter", "How often the GPU process was started anew", PART_STATUS,
+                TUTTI_ROW_DAEMON, write_restarts },
         { "tutti_fallback", "gauge", "Something is less than it could be; always 1", PART_STATUS,
                 TUTTI_ROW_FALLBACK, write_fallback },
         { "tutti_device_workers", "gauge", "Threads that execute on a device", PART_STATUS, TUTTI_ROW_DEVICE,

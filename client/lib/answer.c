@@ -124,6 +124,7 @@ static void copy_daemon(struct answer *a, const struct row_daemon *r, struct tut
                 .n_buffers = r->n_buffers,
                 .n_pending = r->n_pending,
                 .draining = r->draining,
+                .n_restarts = r->n_restarts,
         };
 }
 

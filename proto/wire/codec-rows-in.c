@@ -19,7 +19,8 @@ static struct row_daemon daemon_in(const Tutti__V1__DaemonRow *m) {
                 .n_pending = m->n_pending,
                 .socket = string_in(m->socket),
                 .isa = string_in(m->isa),
-                .draining = m->draining };
+                .draining = m->draining,
+                .n_restarts = m->n_restarts };
 }
 
 static struct row_device device_in(const Tutti__V1__DeviceRow *m) {

@@ -19,6 +19,7 @@ static void daemon_out(const struct row_daemon *r, Tutti__V1__DaemonRow *m) {
         m->socket = string_out(r->socket);
         m->isa = string_out(r->isa);
         m->draining = r->draining;
+        m->n_restarts = r->n_restarts;
 }
 
 static void device_out(const struct row_device *r, Tutti__V1__DeviceRow *m) {

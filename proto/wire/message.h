@@ -280,6 +280,7 @@ struct row_daemon {
         uint32_t n_sessions, n_groups, n_stalled;
         uint64_t n_collectives, n_failed, n_refused, n_ejected, mapped_bytes, n_buffers, n_pending;
         bool draining;
+        uint32_t n_restarts; /* of the GPU process */
 };
 
 struct row_device {

@@ -371,6 +371,16 @@ static void expect_host_well(struct host *h) {
         value_free(&v);
 }
 
+/* How often the GPU process was started anew, as machines are told. The answer fits into one part. */
+static uint32_t count_restarts(struct raw *r) {
+        const struct reply reply = raw_expect(r, raw_query(r, WHAT_STATUS, "", ""), STATUS_OK);
+        for (uint32_t i = 0; i < reply.rows.n_rows; i++)
+                if (reply.rows.rows[i].type == ROW_DAEMON)
+                        return reply.rows.rows[i].daemon.n_restarts;
+        ck_abort_msg("no row of tuttid");
+        return 0;
+}
+
 /* E14, E12. Serving again at most 5 s after death; asserted at ten times that. */
 START_TEST(E14_a_gpu_process_that_is_killed) {
         struct fake_gpu *fake;
@@ -379,6 +389,7 @@ START_TEST(E14_a_gpu_process_that_is_killed) {
         struct pair p;
         uint64_t requests[2];
         await_gpu(r, "GPU:0", false);
+        ck_assert_uint_eq(count_restarts(r), 0);
         pair_open(&p, h, "GPU:0", NULL);
         fake->hold = 1;
         pair_submit(&p, "a", requests);
@@ -393,6 +404,7 @@ START_TEST(E14_a_gpu_process_that_is_killed) {
         ck_assert_uint_lt(clock_now_ns() - before_ns, 50 * NS_PER_S);
         ck_assert(p.v[0].at[0] == first);
         ck_assert_ptr_nonnull(strstr(await_gpu(r, "GPU:0", false).describe, "started anew 1 time"));
+        ck_assert_uint_eq(count_restarts(r), 1);
         pair_close(&p);
         raw_close(r);
         host_expect_counters_zero(h);

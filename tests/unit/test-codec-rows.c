@@ -28,7 +28,8 @@ START_TEST(rows_of_the_daemon_and_its_devices) {
                 .mapped_bytes = 10,
                 .n_buffers = 11,
                 .n_pending = 12,
-                .draining = true };
+                .draining = true,
+                .n_restarts = 17 };
         const struct row_daemon *a = &row.daemon, *b = &pass_row(&row)->daemon;
         SAME_STR(a, b, version);
         SAME_STR(a, b, socket);
@@ -46,6 +47,7 @@ START_TEST(rows_of_the_daemon_and_its_devices) {
         SAME(a, b, n_buffers);
         SAME(a, b, n_pending);
         SAME(a, b, draining);
+        SAME(a, b, n_restarts);
 
         struct row device = { .type = ROW_DEVICE };
         device.device = (struct row_device){ .name = "CPU:0",

@@ -65,6 +65,7 @@ struct tutti_row_daemon {
         uint32_t n_sessions, n_groups, n_stalled;
         uint64_t n_collectives, n_failed, n_refused, n_ejected, mapped_bytes, n_buffers, n_pending;
         int draining;
+        uint32_t n_restarts; /* of the GPU process, since the start */
 };
 
 struct tutti_row_device {
