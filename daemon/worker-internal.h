@@ -59,8 +59,9 @@ struct workers {
         struct doorbell bell;
         struct nursery *nursery;
         uv_poll_t news;
-        int events; /* an epoll of the nursery's socket and the process's: a uv_poll_t is bound to one
-                       descriptor */
+        int events;   /* an epoll of the nursery's socket and the process's: a uv_poll_t is bound to one
+                         descriptor */
+        bool is_rung; /* there may be something to read */
         bool has_news, is_stopped, takes_ipc, awaits_room;
         enum log_level log_level;
         enum worker_state state;

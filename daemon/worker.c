@@ -20,7 +20,9 @@
 static void workers_on_events(uv_poll_t *handle, int status, int events) {
         (void)status;
         (void)events;
-        doorbell_ring(&((struct workers *)handle->data)->bell);
+        struct workers *w = handle->data;
+        w->is_rung = true;
+        doorbell_ring(&w->bell);
 }
 
 void workers_enter(struct workers *w, enum worker_state state) {
@@ -227,9 +229,12 @@ void workers_note_life(struct workers *w) {
 
 void workers_turn(struct workers *w, uint64_t now_ns) {
         w->now_ns = now_ns;
-        workers_pull_news(w);
-        while (w->socket >= 0 && workers_read(w))
-                ;
+        if (w->is_rung) {
+                w->is_rung = false; /* what is left rings again */
+                workers_pull_news(w);
+                while (w->socket >= 0 && workers_read(w))
+                        ;
+        }
         if (w->state == WORKER_IS_OFF)
                 return;
         workers_check_time(w);
