@@ -30,6 +30,7 @@ struct device {
         _Atomic uint32_t n_ready; /* of them */
         pthread_cond_t wake;
         uint32_t n_workers, n_idle;
+        uint32_t n_to_wake; /* of the idle ones, when the lock is given up */
         struct worker *workers;
         uint64_t n_tasks, busy_ns;
 };
@@ -62,6 +63,7 @@ struct engine {
         _Atomic uint32_t asked; /* questions for a sign of life so far */
         struct device *devices;
         uint32_t n_devices;
+        bool has_to_wake; /* on some device */
         struct crew memory, closers;
         struct turns done_tasks; /* struct task.link, by user */
         struct list done_chores;
@@ -72,7 +74,10 @@ struct engine {
 };
 
 void engine_lock(struct engine *e);
+/* Then wakes whom there is work for: whoever is woken under the lock runs into it and sleeps once more. */
 void engine_unlock(struct engine *e);
+/* The same wakes, under the lock, by who gives it up by waiting. */
+void engine_wake(struct engine *e);
 
 /* Under the lock. */
 void device_queue(struct device *d, struct slice *s);

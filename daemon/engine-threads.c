@@ -171,6 +171,7 @@ void *worker_main(void *data) {
                 if (!s) {
                         if (e->is_stopping && e->n_running == 0)
                                 break;
+                        engine_wake(e);
                         d->n_idle++;
                         pthread_cond_wait(&d->wake, &e->lock);
                         d->n_idle--;

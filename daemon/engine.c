@@ -15,8 +15,30 @@ void engine_lock(struct engine *e) {
         CHECK(pthread_mutex_lock(&e->lock) == 0);
 }
 
+static void device_wake(struct device *d, uint32_t n) {
+        for (; n > 0; n--)
+                pthread_cond_signal(&d->wake);
+}
+
 void engine_unlock(struct engine *e) {
+        uint32_t n[MAX_CPU_DEVICES] = { 0 };
+        bool has_to_wake = e->has_to_wake;
+        for (uint32_t i = 0; has_to_wake && i < e->n_devices; i++) {
+                n[i] = e->devices[i].n_to_wake;
+                e->devices[i].n_to_wake = 0;
+        }
+        e->has_to_wake = false;
         CHECK(pthread_mutex_unlock(&e->lock) == 0);
+        for (uint32_t i = 0; has_to_wake && i < e->n_devices; i++)
+                device_wake(&e->devices[i], n[i]);
+}
+
+void engine_wake(struct engine *e) {
+        for (uint32_t i = 0; e->has_to_wake && i < e->n_devices; i++) {
+                device_wake(&e->devices[i], e->devices[i].n_to_wake);
+                e->devices[i].n_to_wake = 0;
+        }
+        e->has_to_wake = false;
 }
 
 /* --- life --- */
@@ -253,8 +275,8 @@ static void task_start_stage(struct engine *e, struct task *t, const struct stag
                 s->end_chunk = stage->first_chunk + n_chunks * (i + 1) / n;
                 device_queue(d, s);
         }
-        for (uint32_t i = 0; i < n && i < d->n_idle; i++)
-                pthread_cond_signal(&d->wake);
+        d->n_to_wake += n < d->n_idle ? n : d->n_idle;
+        e->has_to_wake = true;
 }
 
 bool task_start_phase(struct engine *e, struct task *t) {

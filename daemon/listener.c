@@ -24,6 +24,7 @@ struct listener {
         int socket, lock, spare;
         uv_poll_t poll;
         bool is_watching, is_bound, is_kept_alive;
+        bool is_rung; /* somebody may wait to be let in */
 };
 
 static int why_errno(char *why, size_t why_bytes, const char *what, const char *path) {
@@ -120,6 +121,7 @@ static int listener_bind(struct listener *l, const char *group, char *why, size_
 
 static void listener_on_poll(uv_poll_t *handle, int status, int events) {
         struct listener *l = handle->data;
+        l->is_rung = true;
         doorbell_ring(&l->bell);
 }
 
@@ -195,13 +197,15 @@ static void listener_turn_away(struct listener *l) {
 }
 
 int listener_accept(struct listener *l) {
-        if (!l->is_watching)
+        if (!l->is_watching || !l->is_rung)
                 return -EAGAIN;
         int fd = accept4(l->socket, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd >= 0)
                 return fd;
         if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)
                 listener_turn_away(l);
+        else
+                l->is_rung = false; /* nobody is left */
         return -EAGAIN;
 }
 

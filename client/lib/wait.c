@@ -67,15 +67,14 @@ static struct timespec timespec_of(uint64_t ns) {
         return (struct timespec){ .tv_sec = (time_t)(ns / NS_PER_S), .tv_nsec = (long)(ns % NS_PER_S) };
 }
 
-static void sleep_in_poll(struct tutti *t, uint64_t deadline_ns) {
+/* Whether the event was rung. */
+static bool sleep_in_poll(struct tutti *t, uint64_t deadline_ns) {
         struct pollfd fds[] = { { .fd = t->socket, .events = POLLIN }, { .fd = t->event, .events = POLLIN } };
-        if (deadline_ns == WAIT_FOREVER) {
-                ppoll(fds, 2, NULL, NULL);
-                return;
-        }
+        if (deadline_ns == WAIT_FOREVER)
+                return ppoll(fds, 2, NULL, NULL) > 0 && fds[1].revents;
         uint64_t now = clock_now_ns();
         struct timespec left = timespec_of(deadline_ns > now ? deadline_ns - now : 0);
-        ppoll(fds, 2, &left, NULL);
+        return ppoll(fds, 2, &left, NULL) > 0 && fds[1].revents;
 }
 
 static void empty_event(struct tutti *t) {
@@ -86,10 +85,11 @@ static void empty_event(struct tutti *t) {
 static void lead(struct tutti *t, struct waiter *me, uint64_t deadline_ns) {
         t->leader = me;
         pthread_mutex_unlock(&t->lock);
-        sleep_in_poll(t, deadline_ns);
+        bool is_rung = sleep_in_poll(t, deadline_ns);
         pthread_mutex_lock(&t->lock);
         t->leader = NULL;
-        empty_event(t);
+        if (is_rung)
+                empty_event(t);
         connection_take_in(t);
 }
 
