@@ -50,7 +50,7 @@ void conductor_bury_halves(struct conductor *c) {
 }
 
 /* Kept, where it is small and there are few; what it is charged for goes only when its memory does. */
-static void conductor_put_task(struct conductor *c, struct task *t) {
+void conductor_put_task(struct conductor *c, struct task *t) {
         bool is_small = t->memory.amount <= TASK_BYTES;
         if (is_small)
                 charge_release(&t->memory);
@@ -113,7 +113,8 @@ static void conductor_tell_half(struct conductor *c, const struct meeting *m, co
                         .last_rank = m->last_rank,
                         .found = conductor_found(m),
                         .result = m->has_slot ? result_id(half->object) : 0,
-                        .slot = m->slot } };
+                        .slot = m->slot,
+                        .is_kept = half->is_kept } };
         conductor_reply(c, s, &reply);
 }
 
@@ -169,6 +170,7 @@ static bool give_back_meeting(struct conductor *c, struct meeting *m, uint32_t *
 }
 
 void conductor_give_back(struct conductor *c, uint32_t n) {
+        (void)conductor_return_prepared(c, &n);
         while (n > 0 && !list_is_empty(&c->returning))
                 if (!give_back_meeting(c, list_entry(c->returning.next, struct meeting, outcome_link), &n))
                         return;
@@ -182,11 +184,14 @@ void conductor_finish(struct conductor *c, struct meeting *m) {
         if (m->status == STATUS_OK)
                 conductor_set_pages(c, m, PAGE_DONE); /* all of them before any reply */
         conductor_end_slot(c, m);                     /* before anybody can give it back */
-        rankset_for_each (rank, &m->have)
+        rankset_for_each (rank, &m->have) {
+                conductor_keep_half(c, m, (uint32_t)rank);
                 conductor_tell_half(c, m, m->halves[rank]);
+        }
         conductor_log_end(m);
         recorder_add(c->house.recorder, m);
         stats_add(c->house.stats, m);
+        conductor_put_plan(c, m);
         if (!give_back_meeting(c, m, &n))
                 list_append(&c->returning, &m->outcome_link);
 }
@@ -206,11 +211,15 @@ static void conductor_refuse_sealed(struct conductor *c, struct meeting *m, enum
         conductor_finish(c, m);
 }
 
-/* As the configuration has them now: it may be read again at any time. */
-void conductor_set_rules(const struct conductor *c, struct planner *planner) {
+struct plan_rules conductor_rules(const struct conductor *c) {
         const struct config *config = c->house.config;
-        planner_set_rules(planner, &(struct plan_rules){ .algorithm = config->plan_algorithm,
-                                           .library_from_bytes = config->plan_library_from_bytes });
+        return (struct plan_rules){ .algorithm = config->plan_algorithm,
+                .library_from_bytes = config->plan_library_from_bytes };
+}
+
+void conductor_set_rules(const struct conductor *c, struct planner *planner) {
+        const struct plan_rules rules = conductor_rules(c);
+        planner_set_rules(planner, &rules);
 }
 
 static enum status refuse_memory(struct conductor *c) {
@@ -345,9 +354,21 @@ void conductor_thought(struct conductor *c, struct chore *chore) {
 
 /* --- sealed --- */
 
+static void task_begin(struct task *t, const struct meeting *m) {
+        t->culprit_session = 0;
+        memset(&t->found, 0, sizeof(t->found));
+        t->uid = m->group->uid;
+}
+
 /* SEALED: made into a plan, and given to the engine unless there is nothing to do. */
 void conductor_run(struct conductor *c, struct meeting *m) {
         error_init(&c->error, STATUS_OK);
+        m->task = conductor_replay(c, m);
+        if (m->task) {
+                task_begin(m->task, m);
+                conductor_execute(c, m, STATUS_OK);
+                return;
+        }
         struct problem problem = describe_problem(c, m, c->ranks, c->entries, c->weights, &c->homes);
         struct task *t = conductor_take_task(c);
         m->task = t;
@@ -355,9 +376,7 @@ void conductor_run(struct conductor *c, struct meeting *m) {
                 conductor_refuse_sealed(c, m, refuse_memory(c));
                 return;
         }
-        t->culprit_session = 0;
-        memset(&t->found, 0, sizeof(t->found));
-        t->uid = m->group->uid;
+        task_begin(t, m);
         enum status status = quota_charge(
                 c->house.quotas, &t->memory, t->uid, QUOTA_MEMORY_BYTES, planner_bytes(&problem), &c->error);
         if (status == STATUS_OK)

@@ -24,6 +24,11 @@
 #define TASK_BYTES     (256u << 10) /* with plans of this size at most */
 #define ROWS_A_TURN    64           /* of all answers together */
 
+#define MAX_PREPARED         64   /* halves that are kept for one session */
+#define MAX_PREPARED_ENTRIES 1024 /* of each */
+#define MAX_REPLAYED         64   /* ranks of a collective whose plan is kept */
+#define MAX_REPLAYED_BYTES   (4u << 20)
+
 /* On which GPUs the values of a sealed collective are, and what these can do just now. */
 struct homes {
         uint32_t of[MAX_WORLD];
@@ -64,12 +69,15 @@ struct conductor {
         struct list ejected; /* struct session.eject_link: to be ended when the outcome is settled */
         struct list tasks;   /* free ones, and how many */
         uint32_t n_tasks;
-        struct list queries;   /* struct query.link: answers that can go on */
-        uint32_t n_rows_left;  /* that this turn may still write for them */
-        uint64_t work;         /* of this turn */
-        bool is_more_done;     /* by the engine than this turn has looked at */
-        struct list returning; /* struct meeting.outcome_link: told, and not given back yet */
-        uint32_t n_running;    /* planned or run elsewhere */
+        struct list queries;       /* struct query.link: answers that can go on */
+        uint32_t n_rows_left;      /* that this turn may still write for them */
+        uint64_t work;             /* of this turn */
+        bool is_more_done;         /* by the engine than this turn has looked at */
+        struct list returning;     /* struct meeting.outcome_link: told, and not given back yet */
+        struct prepared *prepared; /* kept halves, by session and number */
+        struct list forgotten;     /* struct prepared.link: in no use, and not given back yet */
+        uint64_t last_prepared, n_prepared, n_started, n_replayed;
+        uint32_t n_running; /* planned or run elsewhere */
         struct arena request_arena, scratch;
         uint8_t in[MAX_PACKET_BYTES], out[MAX_PACKET_BYTES];
         struct error error;        /* of the request at hand */
@@ -125,7 +133,32 @@ enum status conductor_take_slot(struct conductor *c, struct meeting *m, struct p
 /* The collective has ended: with OK its contributors hold the slot. */
 void conductor_end_slot(struct conductor *c, struct meeting *m);
 
+/* As the configuration has them now: it may be read again at any time. */
+struct plan_rules conductor_rules(const struct conductor *c);
 void conductor_set_rules(const struct conductor *c, struct planner *planner);
+
+/* Kept in a pool, or freed. */
+void conductor_put_task(struct conductor *c, struct task *t);
+
+/* --- halves that are kept (conductor-prepared.c) --- */
+
+/* ENDED: keeps the half of this rank, if it asks for that and may be kept; its is_kept says whether. */
+void conductor_keep_half(struct conductor *c, struct meeting *m, uint32_t rank);
+/* A half that was started has ended; harmless with others. */
+void conductor_end_prepared(struct conductor *c, struct half *half);
+enum status conductor_unprepare(struct conductor *c, struct session *s, uint64_t number);
+void conductor_unprepare_all(struct conductor *c, struct session *s);
+/* Gives up to *n entries of forgotten ones back, and counts down. Whether there are more. */
+bool conductor_return_prepared(struct conductor *c, uint32_t *n);
+/* What a Start asks for, to be submitted; where nothing is kept under its number, to be refused with
+ * c->error. NULL: memory is short. */
+struct half *conductor_new_start(
+        struct conductor *c, const struct session *s, const struct request *r, bool *ret_is_known);
+enum status conductor_check_start(struct conductor *c, const struct half *half);
+/* The task of an earlier collective of the very same kept halves, with its plan; NULL: there is none. */
+struct task *conductor_replay(struct conductor *c, const struct meeting *m);
+/* ENDED and told: keeps its task for the next one, if it may be kept; m->task is NULL then. */
+void conductor_put_plan(struct conductor *c, struct meeting *m);
 
 /* --- GPUs (conductor-devices.c) --- */
 

@@ -9,6 +9,7 @@
 #include "base/log.h"
 
 void conductor_return_entries(struct conductor *c, struct half *half, uint32_t *n) {
+        conductor_end_prepared(c, half);
         for (; *n > 0 && half->n_checked > 0; (*n)--) {
                 struct entry *e = &half->entries[--half->n_checked];
                 buffer_unlease(c->house.buffers, &e->input, &c->chores);
@@ -109,6 +110,11 @@ static enum status conductor_check_half(struct conductor *c, struct half *half, 
         return status;
 }
 
+static enum status conductor_check_started(struct conductor *c, struct half *half) {
+        enum status status = conductor_check_start(c, half);
+        return status == STATUS_OK ? conductor_use_signal(c, half) : status;
+}
+
 /* Refused: the peers hear of it, the sender gets the reason. */
 static void conductor_refuse_half(struct conductor *c, struct session *s, struct half *half) {
         enum status status = rendezvous_refuse(c->house.rendezvous, half, c->now_ns, &c->outcome, &c->error);
@@ -116,6 +122,11 @@ static void conductor_refuse_half(struct conductor *c, struct session *s, struct
         conductor_say_done(c, half);
         conductor_reply_status(c, s, half->request, status, &c->error);
         conductor_drop_half(c, half);
+}
+
+/* Whether rendezvous can have it. */
+static bool half_is_checked(const struct half *half) {
+        return half->prepared || half->n_checked == half->signature.n_entries;
 }
 
 /* Keeps the half until the session is resumed; meanwhile it is not read. */
@@ -137,13 +148,15 @@ static void conductor_submit(struct conductor *c, struct session *s, struct half
                 status = error_set(&c->error, STATUS_LIMIT, FIELD_UNSPECIFIED,
                         "%d submissions of this connection are unfinished; wait for some of them",
                         STATUS_PAGE_SLOTS);
+        else if (m && m->state == MEMBER_ALIVE && half->prepared)
+                status = conductor_check_started(c, half);
         else if (m && m->state == MEMBER_ALIVE)
                 status = conductor_check_half(c, half, m);
         if (status != STATUS_OK) {
                 conductor_refuse_half(c, s, half);
                 return;
         }
-        if (m && m->state == MEMBER_ALIVE && half->n_checked < half->signature.n_entries) {
+        if (m && m->state == MEMBER_ALIVE && !half_is_checked(half)) {
                 conductor_hold(c, s, half);
                 session_mark(c->house.sessions, s, SESSION_RESUMED); /* goes on in its turn */
                 return;
@@ -193,6 +206,7 @@ static void half_fill(struct half *half, const struct session *s, const struct r
         half->has_timeout = ask->has_timeout;
         half->timeout_ns = ask->timeout_ns;
         half->signal = ask->signal;
+        half->prepare = ask->prepare;
 }
 
 /* A half without entries, to be refused in its sender's name. */
@@ -291,6 +305,27 @@ static void conductor_handle_submit(struct conductor *c, struct session *s, cons
                 return;
         }
         conductor_refuse_ask(c, s, r);
+}
+
+static void conductor_handle_start(struct conductor *c, struct session *s, const struct request *r) {
+        bool is_known;
+        if (!r->start.has_key) {
+                error_init(&c->error, STATUS_OK);
+                error_set(&c->error, STATUS_INVALID, FIELD_KEY,
+                        "the key is missing, empty or longer than %d bytes", MAX_KEY_BYTES);
+        }
+        struct half *half = r->start.has_key ? conductor_new_start(c, s, r, &is_known) : NULL;
+        if (!half) {
+                signals_set_done(c->house.signals, s->id, &r->start.signal, &c->chores);
+                conductor_reply_status(c, s, r->request, c->error.status, &c->error);
+                return;
+        }
+        if (!is_known) {
+                conductor_refuse_half(c, s, half);
+                return;
+        }
+        c->n_started++;
+        conductor_submit(c, s, half);
 }
 
 /* --- the rest --- */
@@ -426,6 +461,7 @@ static void conductor_dispatch(
         case REQUEST_JOIN: conductor_handle_join(c, s, r); return;
         case REQUEST_REGISTER: conductor_handle_register(c, s, r, packet); return;
         case REQUEST_SUBMIT: conductor_handle_submit(c, s, r); return;
+        case REQUEST_START: conductor_handle_start(c, s, r); return;
         case REQUEST_REJOIN: conductor_handle_reform(c, s, r, REFORM_REJOIN); return;
         case REQUEST_SHRINK: conductor_handle_reform(c, s, r, REFORM_SHRINK); return;
         case REQUEST_QUERY: conductor_query(c, s, r->request, &r->query); return;
@@ -445,9 +481,8 @@ static void conductor_dispatch(
                 error_init(err, STATUS_OK);
                 status = buffer_unregister(c->house.buffers, s->id, r->buffer, &c->chores, err);
                 break;
+        case REQUEST_UNPREPARE: status = conductor_unprepare(c, s, r->prepared); break;
         case REQUEST_PREPARE:
-        case REQUEST_START:
-        case REQUEST_UNPREPARE:
         case REQUEST_OPEN_LANE:
         case REQUEST_PAGES:
         case REQUEST_NONE:

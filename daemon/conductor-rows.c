@@ -46,7 +46,10 @@ bool write_daemon(struct row_writer *w, struct query *q) {
                 .n_buffers = buffers_count(c->house.buffers),
                 .n_pending = quota_total(c->house.quotas, QUOTA_PENDING),
                 .draining = c->is_draining,
-                .n_restarts = workers_n_restarts(c->house.workers) };
+                .n_restarts = workers_n_restarts(c->house.workers),
+                .n_prepared = c->n_prepared,
+                .n_started = c->n_started,
+                .n_replayed = c->n_replayed };
         return true;
 }
 

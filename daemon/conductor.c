@@ -25,6 +25,7 @@ int conductor_new(struct conductor **ret, const struct house *house, uint64_t no
         list_init(&c->tasks);
         list_init(&c->queries);
         list_init(&c->returning);
+        list_init(&c->forgotten);
         arena_init(&c->request_arena, malloc(CODEC_ARENA_BYTES), CODEC_ARENA_BYTES);
         arena_init(&c->scratch, malloc(CODEC_ARENA_BYTES), CODEC_ARENA_BYTES);
         if (!c->request_arena.base || !c->scratch.base) {
@@ -133,6 +134,7 @@ static void conductor_end_session(struct conductor *c, struct session *s, enum l
                 conductor_drop_half(c, s->held);
         s->assembly = s->held = NULL;
         conductor_drop_query(s);
+        conductor_unprepare_all(c, s);
         rendezvous_lose(c->house.rendezvous, s->id, loss, why, c->now_ns, &c->outcome);
         buffers_end_session(c->house.buffers, s->id, &c->chores);
         results_end_session(c->house.results, s->id, &c->chores);
@@ -481,7 +483,8 @@ bool conductor_turn(struct conductor *c, uint64_t now_ns) {
         conductor_settle(c);
         conductor_give_back(c, c->is_draining ? UINT32_MAX : SLICE_ENTRIES);
         conductor_settle(c);
-        return sessions_are_ready(c->house.sessions) || !list_is_empty(&c->returning) || c->is_more_done;
+        return sessions_are_ready(c->house.sessions) || !list_is_empty(&c->returning) ||
+               !list_is_empty(&c->forgotten) || c->is_more_done;
 }
 
 uint64_t conductor_next_ns(const struct conductor *c) {

@@ -162,6 +162,23 @@ enum status rendezvous_half_charge(struct rendezvous *r, struct half *half, uint
         return status;
 }
 
+struct half *rendezvous_take_half(struct rendezvous *r, struct meeting *m, uint32_t rank) {
+        struct half *half = m->halves[rank], *stand_in = rendezvous_half_new(r, 0);
+        if (!stand_in)
+                return NULL;
+        const uint32_t capacity = stand_in->capacity;
+        *stand_in = *half;
+        stand_in->capacity = capacity;
+        stand_in->n_checked = 0;
+        stand_in->memory = (struct charge){ 0 };
+        list_init(&stand_in->pool_link);
+        half->charge = (struct charge){ 0 };
+        m->halves[rank] = stand_in;
+        if (m->reference == half)
+                m->reference = stand_in;
+        return half;
+}
+
 struct half *rendezvous_take_buried(struct rendezvous *r) {
         struct list *link = list_take_first(&r->buried);
         return link ? list_entry(link, struct half, pool_link) : NULL;

@@ -77,7 +77,10 @@ struct half {
         bool is_spread;           /* the conductor's: some lie on another GPU than `device` */
         uint64_t held_ns;         /* waited for its buffers before it was submitted; its deadline counts it */
         uint32_t n_checked;       /* entries that the conductor has looked at */
-        struct sip digest;        /* of the first n_digested entries, where there are many */
+        uint64_t prepare;         /* the conductor's: the number under which it is to be kept; 0: it is not */
+        struct prepared *prepared; /* the conductor's: what it was started from, whose entries it shares */
+        bool is_kept;              /* the conductor's: its entries are those of what was made of it */
+        struct sip digest;         /* of the first n_digested entries, where there are many */
         uint32_t n_digested;
         /* Set by rendezvous_submit. */
         uint32_t rank;
@@ -242,6 +245,10 @@ enum status rendezvous_half_charge(
  * that are left, which takes its time. */
 void rendezvous_half_digest(const struct rendezvous *r, struct half *half, uint32_t n);
 void rendezvous_half_free(struct rendezvous *r, struct half *half);
+/* Of an ENDED meeting: the half of `rank` is the caller's from here on, with what its entries hold; another
+ * one that says the same, and shares its entries, stands for it in the meeting and has its pending charge.
+ * NULL: memory is short, and nothing has changed. */
+struct half *rendezvous_take_half(struct rendezvous *r, struct meeting *m, uint32_t rank);
 /* One that rendezvous_half_free has neither pooled nor freed, since giving so much memory back takes the
  * kernel its time: the caller's to free(), on another thread, and then to release its `memory`. NULL: none.
  */

@@ -246,6 +246,7 @@ static struct connection *connection_new(struct sessions *s, const struct ucred 
         list_init(&c->ready_link);
         list_init(&c->all_link);
         list_init(&c->session.eject_link);
+        list_init(&c->session.prepared);
         alarm_init(&c->linger);
         return c;
 }

@@ -125,6 +125,9 @@ static void copy_daemon(struct answer *a, const struct row_daemon *r, struct tut
                 .n_pending = r->n_pending,
                 .draining = r->draining,
                 .n_restarts = r->n_restarts,
+                .n_prepared = r->n_prepared,
+                .n_started = r->n_started,
+                .n_replayed = r->n_replayed,
         };
 }
 

@@ -17,6 +17,7 @@
 #include "base/list.h"
 #include "lib/failure.h"
 #include "lib/fork.h"
+#include "lib/prepared.h"
 #include "model/error.h"
 #include "wire/channel.h"
 #include "wire/message.h"
@@ -72,6 +73,7 @@ struct tutti {
         uint8_t *send_bytes;
         struct entry *window;
         struct arena scratch;
+        struct memory_of_halves halves;
 
         pthread_mutex_t lock;
         uint8_t *receive_bytes;

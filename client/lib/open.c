@@ -233,6 +233,8 @@ static enum status open_path(const char *path, struct tutti **ret, struct error 
                 status = connection_new(fd_take(&socket), &t, err);
         if (status != STATUS_OK)
                 return status;
+        const char *prepared = secure_getenv("TUTTI_PREPARED");
+        t->halves.is_off = prepared && strcmp(prepared, "0") == 0;
         status = greet(t, path, err);
         if (status == STATUS_OK)
                 *ret = t;

@@ -246,6 +246,7 @@ void regions_reap(struct tutti *t) {
         objects_reap(t);
         while ((r = take_dead(t))) {
                 struct error err;
+                forget_buffer(t, r->id);
                 struct request request = { .type = REQUEST_UNREGISTER, .buffer = r->id };
                 (void)!send_request(t, &request, NULL, -1, &err);
                 region_free(r);

@@ -70,6 +70,49 @@ static void send_part(struct tutti *t, const struct request *request) {
         CHECK(is_sent); /* codec_entries_that_fit leaves room for the head */
 }
 
+/* The same half as some time before: its number and its key are enough. */
+static void send_start(const struct passage *p, uint64_t number) {
+        const struct msg_submit *m = &p->request.submit;
+        const struct request request = { .request = p->request.request,
+                .type = REQUEST_START,
+                .start = { .prepared = number,
+                        .membership = m->membership,
+                        .epoch = m->epoch,
+                        .has_key = m->has_key,
+                        .key = m->key,
+                        .has_timeout = m->has_timeout,
+                        .timeout_ns = m->timeout_ns,
+                        .signal = m->signal } };
+        send_part(p->half->g->t, &request);
+}
+
+/* All entries, in `window` where there are several; NULL: they do not fit. */
+static const struct entry *all_entries(const struct passage *p) {
+        struct tutti *t = p->half->g->t;
+        const uint32_t n = p->request.submit.signature.n_entries;
+        if (n <= 1 || n > WINDOW_ENTRIES)
+                return n == 1 ? &p->only : NULL;
+        for (uint32_t i = 0; i < n; i++)
+                half_entry(p->half, i, &t->window[i]);
+        return t->window;
+}
+
+/* Whether it was. */
+static bool send_by_number(struct passage *p) {
+        struct msg_submit *m = &p->request.submit;
+        const struct tutti_work *w = p->work;
+        const struct entry *entries = w && !w->staging.piece && w->copies.n == 0 ? all_entries(p) : NULL;
+        if (!entries)
+                return false;
+        const struct remembering r = remember(p->half->g->t, m, entries);
+        if (r.is_start) {
+                send_start(p, r.number);
+                return true;
+        }
+        m->prepare = p->work->prepare = r.number;
+        return false;
+}
+
 static void send_parts(const struct passage *p) {
         struct tutti *t = p->half->g->t;
         struct request part = p->request;
@@ -95,7 +138,7 @@ static enum tutti_status send(struct passage *p) {
         struct tutti *t = p->half->g->t;
         pthread_mutex_lock(&t->sending);
         enum status status = take_number(p);
-        if (status == STATUS_OK)
+        if (status == STATUS_OK && !send_by_number(p))
                 send_parts(p);
         pthread_mutex_unlock(&t->sending);
         if (status == STATUS_OK)

@@ -32,6 +32,7 @@ struct tutti_work *work_new(struct tutti *t) {
                 return NULL;
         call_init(&w->call, CALL_WORK);
         w->is_detached = w->is_seen = false;
+        w->prepare = 0;
         w->n_uses = 0;
         w->staging.copied_bytes = w->copies.copied_bytes = 0;
         return w;
@@ -169,6 +170,8 @@ static void give_back_unseen(const struct tutti_work *w) {
 
 void work_end(struct tutti *t, struct call *call) {
         struct tutti_work *w = work_of(call);
+        if (w->prepare)
+                remember_end(t, w->prepare, w->call.status == STATUS_OK && w->done.is_kept);
         prefer_own_refusal(w);
         explain_buffer(w);
         if (w->object && w->call.status == STATUS_OK)

@@ -16,6 +16,7 @@ struct tutti_work {
         struct tutti *t;
         bool is_detached;
         bool is_seen;               /* somebody was told how it ended */
+        uint64_t prepare;           /* tuttid was asked to keep its half under this number; 0: it was not */
         struct failure *refusal;    /* what the library itself found wrong with this half */
         struct msg_done done;       /* when ended with OK */
         struct tutti_buffer **uses; /* kept from going until it ends */

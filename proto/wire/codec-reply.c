@@ -174,6 +174,7 @@ static void done_out(const struct msg_done *d, struct done_box *box) {
         m->overflow = finding_out(&d->found.overflow, &box->overflow);
         m->result = d->result;
         m->slot = d->slot;
+        m->kept = d->is_kept;
 }
 
 static int done_in(const Tutti__V1__Done *m, struct msg_done *ret) {
@@ -185,7 +186,8 @@ static int done_in(const Tutti__V1__Done *m, struct msg_done *ret) {
                 .last_rank = m->last_rank,
                 .found = { finding_in(m->numerics), finding_in(m->overflow) },
                 .result = m->result,
-                .slot = m->slot };
+                .slot = m->slot,
+                .is_kept = m->kept };
         return ranks_in(&m->contributors, &ret->contributors) ? 0 : -EPROTO;
 }
 

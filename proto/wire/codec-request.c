@@ -212,7 +212,8 @@ static int submit_in(const Tutti__V1__Submit *m, struct arena *arena, struct msg
                 .more = m->more,
                 .refused = status_in((int)m->refused),
                 .refused_field = field_in((int)m->refused_field),
-                .refused_detail = string_in(m->refused_detail) };
+                .refused_detail = string_in(m->refused_detail),
+                .prepare = m->prepare };
         if (m->signal)
                 ret->signal = (struct msg_signal){ m->signal->slot, m->signal->value };
         text_copy(ret->signature.tag, sizeof(ret->signature.tag), tag);
@@ -265,6 +266,7 @@ static bool submit_out(const struct msg_submit *s, struct arena *scratch, struct
         m->refused_field = (Tutti__V1__Field)s->refused_field;
         m->refused_detail = string_out(s->refused_detail ? s->refused_detail : "");
         m->tag = string_out(s->signature.tag);
+        m->prepare = s->prepare;
         if (s->has_key) {
                 key_out(&s->key, &box->key);
                 m->key = &box->key;
@@ -279,6 +281,44 @@ static bool submit_out(const struct msg_submit *s, struct arena *scratch, struct
 }
 
 /* --- the other requests --- */
+
+static struct msg_start start_in(const Tutti__V1__Start *m) {
+        struct msg_start ret = { .prepared = m->prepared,
+                .membership = m->membership,
+                .epoch = m->epoch,
+                .has_timeout = m->has_timeout,
+                .timeout_ns = m->timeout_ns };
+        if (m->signal)
+                ret.signal = (struct msg_signal){ m->signal->slot, m->signal->value };
+        ret.has_key = key_in(m->key, &ret.key);
+        return ret;
+}
+
+struct start_box {
+        Tutti__V1__Start message;
+        Tutti__V1__Key key;
+        Tutti__V1__Signal signal;
+};
+
+static void start_out(const struct msg_start *s, struct start_box *box) {
+        Tutti__V1__Start *m = &box->message;
+        tutti__v1__start__init(m);
+        m->prepared = s->prepared;
+        m->membership = s->membership;
+        m->epoch = s->epoch;
+        m->has_timeout = s->has_timeout;
+        m->timeout_ns = s->timeout_ns;
+        if (s->has_key) {
+                key_out(&s->key, &box->key);
+                m->key = &box->key;
+        }
+        if (s->signal.value) {
+                tutti__v1__signal__init(&box->signal);
+                box->signal.slot = s->signal.slot;
+                box->signal.value = s->signal.value;
+                m->signal = &box->signal;
+        }
+}
 
 static struct msg_hello hello_in(const Tutti__V1__Hello *m) {
         return (struct msg_hello){ .min_version = m->min_version,
@@ -484,10 +524,10 @@ static int body_in(const Tutti__V1__Request *m, struct arena *arena, struct requ
                 ret->open_signals = (struct msg_open_signals){ order_in((int)m->open_signals->order),
                         string_in(m->open_signals->device) };
                 break;
+        case REQUEST_START: ret->start = start_in(m->start); break;
+        case REQUEST_UNPREPARE: ret->prepared = m->unprepare->prepared; break;
         case REQUEST_NONE:
         case REQUEST_PREPARE:
-        case REQUEST_START:
-        case REQUEST_UNPREPARE:
         case REQUEST_OPEN_LANE:
         case REQUEST_PAGES:
         case REQUEST_GOODBYE: break;
@@ -521,7 +561,7 @@ union body_box {
         Tutti__V1__Rejoin rejoin;
         Tutti__V1__Shrink shrink;
         Tutti__V1__Prepare prepare;
-        Tutti__V1__Start start;
+        struct start_box start;
         Tutti__V1__Unprepare unprepare;
         Tutti__V1__OpenLane open_lane;
         struct {
@@ -564,8 +604,11 @@ static bool body_out(const struct request *r, struct arena *scratch, union body_
                 box->shrink.timeout_ns = r->reform.timeout_ns;
                 return true;
         case REQUEST_PREPARE: tutti__v1__prepare__init(&box->prepare); return true;
-        case REQUEST_START: tutti__v1__start__init(&box->start); return true;
-        case REQUEST_UNPREPARE: tutti__v1__unprepare__init(&box->unprepare); return true;
+        case REQUEST_START: start_out(&r->start, &box->start); return true;
+        case REQUEST_UNPREPARE:
+                tutti__v1__unprepare__init(&box->unprepare);
+                box->unprepare.prepared = r->prepared;
+                return true;
         case REQUEST_OPEN_LANE: tutti__v1__open_lane__init(&box->open_lane); return true;
         case REQUEST_MAKE_RESULT:
                 make_result_out(&r->make_result, &box->make_result.message, &box->make_result.key);

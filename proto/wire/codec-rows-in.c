@@ -20,7 +20,10 @@ static struct row_daemon daemon_in(const Tutti__V1__DaemonRow *m) {
                 .socket = string_in(m->socket),
                 .isa = string_in(m->isa),
                 .draining = m->draining,
-                .n_restarts = m->n_restarts };
+                .n_restarts = m->n_restarts,
+                .n_prepared = m->n_prepared,
+                .n_started = m->n_started,
+                .n_replayed = m->n_replayed };
 }
 
 static struct row_device device_in(const Tutti__V1__DeviceRow *m) {

@@ -20,6 +20,9 @@ static void daemon_out(const struct row_daemon *r, Tutti__V1__DaemonRow *m) {
         m->isa = string_out(r->isa);
         m->draining = r->draining;
         m->n_restarts = r->n_restarts;
+        m->n_prepared = r->n_prepared;
+        m->n_started = r->n_started;
+        m->n_replayed = r->n_replayed;
 }
 
 static void device_out(const struct row_device *r, Tutti__V1__DeviceRow *m) {

@@ -139,6 +139,16 @@ struct msg_submit {
         enum field refused_field;
         struct msg_signal signal;
         const char *refused_detail; /* NULL, or in which words */
+        uint64_t prepare;           /* the number under which it is to be kept; 0: it is not */
+};
+
+struct msg_start {
+        uint64_t prepared, membership, epoch;
+        bool has_key;
+        struct key key;
+        bool has_timeout;
+        uint64_t timeout_ns;
+        struct msg_signal signal;
 };
 
 struct msg_abort {
@@ -193,6 +203,8 @@ struct request {
                 struct msg_register reg;
                 uint64_t buffer; /* unregister */
                 struct msg_submit submit;
+                struct msg_start start;
+                uint64_t prepared; /* unprepare */
                 struct msg_abort abort;
                 struct msg_busy busy;
                 struct msg_reform reform;
@@ -238,6 +250,7 @@ struct msg_done {
         struct findings found;
         uint64_t result; /* object; 0: none */
         uint32_t slot;
+        bool is_kept; /* under the number of msg_submit.prepare */
 };
 
 struct msg_result {
@@ -281,6 +294,7 @@ struct row_daemon {
         uint64_t n_collectives, n_failed, n_refused, n_ejected, mapped_bytes, n_buffers, n_pending;
         bool draining;
         uint32_t n_restarts; /* of the GPU process */
+        uint64_t n_prepared, n_started, n_replayed;
 };
 
 struct row_device {

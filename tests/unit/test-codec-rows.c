@@ -29,7 +29,10 @@ START_TEST(rows_of_the_daemon_and_its_devices) {
                 .n_buffers = 11,
                 .n_pending = 12,
                 .draining = true,
-                .n_restarts = 17 };
+                .n_restarts = 17,
+                .n_prepared = 18,
+                .n_started = 19,
+                .n_replayed = 20 };
         const struct row_daemon *a = &row.daemon, *b = &pass_row(&row)->daemon;
         SAME_STR(a, b, version);
         SAME_STR(a, b, socket);
@@ -48,6 +51,9 @@ START_TEST(rows_of_the_daemon_and_its_devices) {
         SAME(a, b, n_pending);
         SAME(a, b, draining);
         SAME(a, b, n_restarts);
+        SAME(a, b, n_prepared);
+        SAME(a, b, n_started);
+        SAME(a, b, n_replayed);
 
         struct row device = { .type = ROW_DEVICE };
         device.device = (struct row_device){ .name = "CPU:0",

@@ -125,6 +125,35 @@ START_TEST(abort_busy_and_query) {
 }
 END_TEST
 
+START_TEST(starting_and_forgetting) {
+        struct request r = { .request = 5, .type = REQUEST_START };
+        r.start = (struct msg_start){ .prepared = UINT64_MAX,
+                .membership = 9,
+                .epoch = 2,
+                .has_key = true,
+                .key = key_sequence(77),
+                .has_timeout = true,
+                .timeout_ns = UINT64_MAX,
+                .signal = { 4095, UINT64_MAX } };
+        struct request back = pass_request(&r);
+        SAME(&r.start, &back.start, prepared);
+        SAME(&r.start, &back.start, membership);
+        SAME(&r.start, &back.start, epoch);
+        SAME(&r.start, &back.start, has_key);
+        SAME_KEY(&r.start, &back.start, key);
+        SAME(&r.start, &back.start, has_timeout);
+        SAME(&r.start, &back.start, timeout_ns);
+        SAME(&r.start, &back.start, signal.slot);
+        SAME(&r.start, &back.start, signal.value);
+        r.start = (struct msg_start){ .prepared = 1 };
+        back = pass_request(&r);
+        ck_assert(!back.start.has_key && back.start.signal.value == 0);
+        r = (struct request){ .request = 6, .type = REQUEST_UNPREPARE, .prepared = 3 };
+        back = pass_request(&r);
+        ck_assert_uint_eq(back.prepared, 3);
+}
+END_TEST
+
 START_TEST(what_this_version_does_not_do_is_known_by_its_type) {
         for (enum request_type type = REQUEST_PREPARE; type <= REQUEST_PAGES; type++) {
                 struct request r = { .request = 6, .type = type };
@@ -169,8 +198,10 @@ START_TEST(submissions) {
         r.submit.refused_field = FIELD_VERSION;
         r.submit.signal = (struct msg_signal){ UINT32_MAX, UINT64_MAX };
         r.submit.refused_detail = "the function is NULL";
+        r.submit.prepare = UINT64_MAX - 1;
         memset(r.submit.signature.tag, 't', MAX_TAG_BYTES);
         struct request back = pass_request(&r);
+        SAME(&r.submit, &back.submit, prepare);
         SAME(&r.submit, &back.submit, signal.slot);
         SAME(&r.submit, &back.submit, signal.value);
         SAME(&r.submit, &back.submit, membership);
@@ -302,6 +333,7 @@ START_TEST(welcome_joined_and_done) {
                 .wait_ns = 10,
                 .run_ns = 11,
                 .last_rank = 12,
+                .is_kept = true,
                 .found = { .numerics = { .n = UINT64_MAX, .rank = 13, .entry = 14, .index = 1ull << 40 },
                         .overflow = { .n = 1, .rank = 15, .entry = 16, .index = 17 } } };
         back = pass_reply(&r);
@@ -312,6 +344,7 @@ START_TEST(welcome_joined_and_done) {
         SAME(&r.done, &back.done, wait_ns);
         SAME(&r.done, &back.done, run_ns);
         SAME(&r.done, &back.done, last_rank);
+        SAME(&r.done, &back.done, is_kept);
         check_finding(&r.done.found.numerics, &back.done.found.numerics);
         check_finding(&r.done.found.overflow, &back.done.found.overflow);
 
@@ -565,9 +598,9 @@ START_TEST(the_corpus_holds_one_packet_of_each_kind) {
 END_TEST
 
 UNIT_MAIN("codec", 30, hello, join, registration, requests_of_one_number, rejoin_and_shrink,
-        abort_busy_and_query, what_this_version_does_not_do_is_known_by_its_type, submissions,
-        every_word_passes, D18_a_submission_without_op_is_a_submission, keys_pass_and_absent_ones_are_known,
-        strings_are_never_null, welcome_joined_and_done, B4_the_fullest_error_passes_whole_and_fits,
-        a_status_without_error_and_an_error_without_status, result_objects_are_made_released_and_told,
-        signals_are_opened_and_device_memory_is_registered, an_order_that_is_not_known_is_the_plainest,
-        the_corpus_holds_one_packet_of_each_kind)
+        abort_busy_and_query, starting_and_forgetting, what_this_version_does_not_do_is_known_by_its_type,
+        submissions, every_word_passes, D18_a_submission_without_op_is_a_submission,
+        keys_pass_and_absent_ones_are_known, strings_are_never_null, welcome_joined_and_done,
+        B4_the_fullest_error_passes_whole_and_fits, a_status_without_error_and_an_error_without_status,
+        result_objects_are_made_released_and_told, signals_are_opened_and_device_memory_is_registered,
+        an_order_that_is_not_known_is_the_plainest, the_corpus_holds_one_packet_of_each_kind)

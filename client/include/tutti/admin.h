@@ -66,6 +66,9 @@ struct tutti_row_daemon {
         uint64_t n_collectives, n_failed, n_refused, n_ejected, mapped_bytes, n_buffers, n_pending;
         int draining;
         uint32_t n_restarts; /* of the GPU process, since the start */
+        uint64_t n_prepared; /* halves that are kept to be started again by their number */
+        uint64_t n_started;  /* halves that were, since the start */
+        uint64_t n_replayed; /* collectives that needed no new plan */
 };
 
 struct tutti_row_device {

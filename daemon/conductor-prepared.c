@@ -1,0 +1,272 @@
+/* Halves that are kept to be started again, and the plans that were made for them.
+ *
+ * A client submits the same half step after step. Where it asks for it, tuttid keeps a half that has ended
+ * well, with its checked entries and their leases, under a number; Start then says the number and the key,
+ * and no entry travels, is checked or leased again. What is started is a half like any other: it meets
+ * whatever the others bring, and is compared with it. It shares the kept half's entries, which nobody writes.
+ *
+ * Where all halves of a collective were started from kept ones, its plan is kept as well, by the first of
+ * them: the next collective of the same kept halves needs no planning. */
+#include "conductor-internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include "base/table.h"
+
+struct prepared_key {
+        uint64_t session, number;
+};
+
+struct prepared {
+        struct list link; /* in its session's, or in conductor.forgotten */
+        struct prepared_key key;
+        UT_hash_handle hh;
+        uint64_t id;       /* never used again */
+        struct half *half; /* kept: its entries are leased */
+        uint32_t n_uses;   /* halves that were started from it and have not been given back */
+        bool is_forgotten; /* goes when the last of these does */
+        /* The plan of the collective of which it was the first half, with all halves that it is for. */
+        struct task *task;
+        bool is_out; /* the task runs */
+        struct plan_rules rules;
+        uint32_t divisor, n_parts;
+        uint64_t parts[MAX_REPLAYED];
+};
+
+static struct prepared *prepared_find(const struct conductor *c, uint64_t session, uint64_t number) {
+        const struct prepared_key key = { session, number };
+        struct prepared *p;
+        HASH_FIND(hh, c->prepared, &key, sizeof(key), p);
+        return p;
+}
+
+/* --- keeping --- */
+
+/* Its values lie in buffers of host memory, where they will lie again. */
+static bool may_keep(const struct conductor *c, const struct session *s, const struct half *half) {
+        return half->prepare != 0 && !half->prepared && !half->object && half->device == 0 &&
+               !half->signature.options.check_inputs && half->signature.n_entries > 0 &&
+               half->signature.n_entries <= MAX_PREPARED_ENTRIES &&
+               half->n_checked == half->signature.n_entries && s->n_prepared < MAX_PREPARED &&
+               !prepared_find(c, s->id, half->prepare);
+}
+
+static struct prepared *prepared_new(struct conductor *c, const struct half *half) {
+        struct prepared *p = calloc(1, sizeof(*p));
+        int is_in;
+        if (!p)
+                return NULL;
+        list_init(&p->link);
+        p->key = (struct prepared_key){ half->session, half->prepare };
+        p->id = ++c->last_prepared;
+        TABLE_ADD(c->prepared, p, key, is_in);
+        if (is_in)
+                return p;
+        free(p);
+        return NULL;
+}
+
+static void prepared_free(struct conductor *c, struct prepared *p) {
+        list_unlink(&p->link);
+        if (p->task)
+                conductor_put_task(c, p->task);
+        rendezvous_half_free(c->house.rendezvous, p->half);
+        free(p);
+        c->n_prepared--;
+}
+
+void conductor_keep_half(struct conductor *c, struct meeting *m, uint32_t rank) {
+        struct half *half = m->halves[rank];
+        struct session *s = session_find(c->house.sessions, half->session);
+        if (m->status != STATUS_OK || !s || !may_keep(c, s, half))
+                return;
+        struct prepared *p = prepared_new(c, half);
+        if (!p)
+                return;
+        p->half = rendezvous_take_half(c->house.rendezvous, m, rank);
+        if (!p->half) {
+                HASH_DEL(c->prepared, p);
+                free(p);
+                return;
+        }
+        m->halves[rank]->is_kept = true;
+        list_append(&s->prepared, &p->link);
+        s->n_prepared++;
+        c->n_prepared++;
+}
+
+/* --- forgetting --- */
+
+static void prepared_forget(struct conductor *c, struct session *s, struct prepared *p) {
+        HASH_DEL(c->prepared, p);
+        list_unlink(&p->link);
+        s->n_prepared--;
+        p->is_forgotten = true;
+        if (p->n_uses == 0)
+                list_append(&c->forgotten, &p->link);
+}
+
+enum status conductor_unprepare(struct conductor *c, struct session *s, uint64_t number) {
+        struct prepared *p = prepared_find(c, s->id, number);
+        error_init(&c->error, STATUS_OK);
+        if (!p)
+                return error_set(&c->error, STATUS_NOT_FOUND, FIELD_UNSPECIFIED,
+                        "no half is kept under number %llu on this connection", (unsigned long long)number);
+        prepared_forget(c, s, p);
+        return STATUS_OK;
+}
+
+void conductor_unprepare_all(struct conductor *c, struct session *s) {
+        list_for_each_safe (it, tmp, &s->prepared)
+                prepared_forget(c, s, list_entry(it, struct prepared, link));
+}
+
+bool conductor_return_prepared(struct conductor *c, uint32_t *n) {
+        while (*n > 0 && !list_is_empty(&c->forgotten)) {
+                struct prepared *p = list_entry(c->forgotten.next, struct prepared, link);
+                conductor_return_entries(c, p->half, n);
+                if (p->half->n_checked == 0)
+                        prepared_free(c, p);
+        }
+        return !list_is_empty(&c->forgotten);
+}
+
+void conductor_end_prepared(struct conductor *c, struct half *half) {
+        struct prepared *p = half->prepared;
+        if (!p)
+                return;
+        half->prepared = NULL;
+        if (--p->n_uses == 0 && p->is_forgotten)
+                list_append(&c->forgotten, &p->link);
+}
+
+/* --- starting --- */
+
+static void start_fill(struct half *half, const struct session *s, const struct request *r) {
+        const struct msg_start *ask = &r->start;
+        half->session = s->id;
+        half->request = r->request;
+        half->membership = ask->membership;
+        half->epoch = ask->epoch;
+        half->key = ask->key;
+        half->has_timeout = ask->has_timeout;
+        half->timeout_ns = ask->timeout_ns;
+        half->signal = ask->signal;
+}
+
+static void start_from(struct half *half, struct prepared *p) {
+        const struct half *kept = p->half;
+        half->signature = kept->signature;
+        half->entries = kept->entries;
+        half->device = kept->device;
+        half->has_host_values = kept->has_host_values;
+        half->is_spread = kept->is_spread;
+        half->digest = kept->digest;
+        half->n_digested = kept->n_digested;
+        half->prepared = p;
+        p->n_uses++;
+}
+
+enum status conductor_check_start(struct conductor *c, const struct half *half) {
+        const struct prepared *p = half->prepared;
+        if (p->half->membership == half->membership)
+                return STATUS_OK;
+        return error_set(&c->error, STATUS_INVALID, FIELD_MEMBERSHIP,
+                "what is kept under number %llu is of another membership", (unsigned long long)p->key.number);
+}
+
+/* NULL: c->error says why. A half of nothing is refused in its sender's name, so that the others hear of it.
+ */
+struct half *conductor_new_start(
+        struct conductor *c, const struct session *s, const struct request *r, bool *ret_is_known) {
+        struct half *half = rendezvous_half_new(c->house.rendezvous, 0);
+        error_init(&c->error, STATUS_OK);
+        if (!half) {
+                error_set(&c->error, STATUS_NO_MEMORY, FIELD_UNSPECIFIED, "tuttid is short of memory");
+                return NULL;
+        }
+        start_fill(half, s, r);
+        struct prepared *p = prepared_find(c, s->id, r->start.prepared);
+        *ret_is_known = p != NULL;
+        if (p)
+                start_from(half, p);
+        else
+                error_set(&c->error, STATUS_NOT_FOUND, FIELD_UNSPECIFIED,
+                        "no half is kept under number %llu on this connection; submit it in full",
+                        (unsigned long long)r->start.prepared);
+        return half;
+}
+
+/* --- plans --- */
+
+static bool rules_are_equal(const struct plan_rules *a, const struct plan_rules *b) {
+        return a->algorithm == b->algorithm && a->library_from_bytes == b->library_from_bytes;
+}
+
+/* The kept half that knows the plan of this collective, if all of its halves were started. */
+static struct prepared *first_of(const struct meeting *m) {
+        rankset_for_each (rank, &m->have) {
+                if (!m->halves[rank]->prepared)
+                        return NULL;
+        }
+        return m->n_halves <= MAX_REPLAYED ? m->halves[rankset_next(&m->have, 0)]->prepared : NULL;
+}
+
+static bool is_for(const struct prepared *first, const struct meeting *m) {
+        uint32_t n = 0;
+        if (first->n_parts != m->n_halves || first->divisor != m->divisor)
+                return false;
+        rankset_for_each (rank, &m->have) {
+                if (first->parts[n++] != m->halves[rank]->prepared->id)
+                        return false;
+        }
+        return true;
+}
+
+struct task *conductor_replay(struct conductor *c, const struct meeting *m) {
+        struct prepared *first = first_of(m);
+        struct plan_rules rules = conductor_rules(c);
+        if (!first || !first->task || first->is_out || !is_for(first, m) ||
+                !rules_are_equal(&first->rules, &rules))
+                return NULL;
+        first->is_out = true;
+        c->n_replayed++;
+        return first->task;
+}
+
+static bool may_keep_plan(const struct meeting *m, const struct task *t) {
+        return m->status == STATUS_OK && t->plan.device < DEVICE_GPU &&
+               t->memory.amount <= MAX_REPLAYED_BYTES;
+}
+
+/* *first has no task, or one that does not run. */
+static void keep_plan(struct conductor *c, struct prepared *first, const struct meeting *m) {
+        if (first->task)
+                conductor_put_task(c, first->task);
+        first->task = m->task;
+        first->rules = conductor_rules(c);
+        first->divisor = m->divisor;
+        first->n_parts = 0;
+        rankset_for_each (rank, &m->have) {
+                first->parts[first->n_parts++] = m->halves[rank]->prepared->id;
+        }
+}
+
+void conductor_put_plan(struct conductor *c, struct meeting *m) {
+        struct task *t = m->task;
+        struct prepared *first = t ? first_of(m) : NULL;
+        if (!first)
+                return;
+        bool is_known = first->task == t;
+        if (is_known)
+                first->is_out = false;
+        if (is_known && m->status != STATUS_OK) { /* what failed is planned anew */
+                first->task = NULL;
+                return;
+        }
+        if (is_known || (!first->is_out && !first->is_forgotten && may_keep_plan(m, t))) {
+                if (!is_known)
+                        keep_plan(c, first, m);
+                m->task = NULL;
+        }
+}
