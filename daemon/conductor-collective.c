@@ -3,7 +3,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include "base/large.h"
 #include "base/log.h"
 
 static struct task *conductor_take_task(struct conductor *c) {
@@ -18,7 +17,8 @@ static struct task *conductor_take_task(struct conductor *c) {
 
 static void burial_think(struct chore *chore) {
         struct burial *b = list_entry(chore, struct burial, chore);
-        large_free(b->block, b->n_bytes);
+        if (b->half)
+                rendezvous_half_unmake(b->half);
         engine_task_free(b->task);
 }
 
@@ -44,9 +44,7 @@ void conductor_bury_halves(struct conductor *c) {
         struct half *half;
         while ((half = rendezvous_take_buried(c->house.rendezvous)))
                 conductor_bury(c, charge_uid(&half->memory),
-                        &(struct burial){ .block = half,
-                                .n_bytes = half->capacity * sizeof(struct entry),
-                                .charge = half->memory });
+                        &(struct burial){ .half = half, .charge = half->memory });
 }
 
 /* Kept, where it is small and there are few; what it is charged for goes only when its memory does. */
@@ -169,6 +167,7 @@ static bool give_back_meeting(struct conductor *c, struct meeting *m, uint32_t *
 }
 
 void conductor_give_back(struct conductor *c, uint32_t n) {
+        conductor_give_back_dropped(c, &n);
         while (n > 0 && !list_is_empty(&c->returning))
                 if (!give_back_meeting(c, list_entry(c->returning.next, struct meeting, outcome_link), &n))
                         return;

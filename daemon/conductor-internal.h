@@ -46,11 +46,10 @@ struct planning {
 };
 
 /* Memory that is given back on a thread of the engine, since a hundred megabytes of it take milliseconds; it
- * stays charged until then. Either a block or a task. */
+ * stays charged until then. Either a half or a task. */
 struct burial {
         struct chore chore;
-        void *block;
-        size_t n_bytes;
+        struct half *half;
         struct task *task;
         struct charge charge;
 };
@@ -69,6 +68,7 @@ struct conductor {
         uint64_t work;         /* of this turn */
         bool is_more_done;     /* by the engine than this turn has looked at */
         struct list returning; /* struct meeting.outcome_link: told, and not given back yet */
+        struct list dropped;   /* struct half.pool_link: of no meeting any more, and not given back yet */
         uint32_t n_running;    /* planned or run elsewhere */
         struct arena request_arena, scratch;
         uint8_t in[MAX_PACKET_BYTES], out[MAX_PACKET_BYTES];
@@ -88,8 +88,10 @@ void conductor_close_strangers(struct conductor *c, struct session *s, struct pa
 void conductor_handle_held(struct conductor *c, struct session *s);
 /* Gives back what up to *n of a half's entries hold, from the last one on; *n counts down. */
 void conductor_return_entries(struct conductor *c, struct half *half, uint32_t *n);
-/* ... of all of them, and the half to its pool. */
+/* ... of all of them, and the half to its pool: what is left after a slice, with conductor_give_back. */
 void conductor_drop_half(struct conductor *c, struct half *half);
+/* Up to *n entries of the halves that were dropped; *n counts down. */
+void conductor_give_back_dropped(struct conductor *c, uint32_t *n);
 
 /* Answers. A session that is gone is no error; one that reads nothing is ejected. */
 void conductor_reply(struct conductor *c, struct session *s, const struct reply *reply);
@@ -170,7 +172,7 @@ void conductor_run(struct conductor *c, struct meeting *m);
 void conductor_task_done(struct conductor *c, struct task *t);
 /* ENDED: tells every member, keeps the record, begins to give everything back. */
 void conductor_finish(struct conductor *c, struct meeting *m);
-/* Gives up to `n` entries of the collectives that are told back. */
+/* Gives up to `n` entries of the halves that were dropped and of the collectives that are told back. */
 void conductor_give_back(struct conductor *c, uint32_t n);
 /* Hands to the engine what rendezvous leaves to be freed. */
 void conductor_bury_halves(struct conductor *c);

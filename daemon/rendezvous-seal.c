@@ -14,16 +14,19 @@ static bool is_before(const struct difference *a, const struct difference *b) {
 
 /* --- each half as it comes --- */
 
-void rendezvous_half_digest(const struct rendezvous *r, struct half *half, uint32_t n) {
-        uint32_t n_entries = half->signature.n_entries, n_left = n_entries - half->n_digested;
-        if (n_entries <= DIGEST_ENTRIES)
-                return;
-        if (half->n_digested == 0)
-                sip_begin(&half->digest, r->settings.hash_seed);
+void rendezvous_half_look(const struct rendezvous *r, struct half *half, uint32_t n) {
+        uint32_t n_entries = half->signature.n_entries, n_left = n_entries - half->n_seen;
+        const struct entry *entries = half->entries + half->n_seen;
         if (n > n_left)
                 n = n_left;
-        entries_digest(half->entries + half->n_digested, n, &half->digest);
-        half->n_digested += n;
+        if (n_entries > DIGEST_ENTRIES) {
+                if (half->n_seen == 0)
+                        sip_begin(&half->digest, r->settings.hash_seed);
+                entries_digest(entries, n, &half->digest);
+        }
+        if (__builtin_add_overflow(half->n_bytes, entries_bytes(entries, n), &half->n_bytes))
+                half->n_bytes = UINT64_MAX;
+        half->n_seen += n;
 }
 
 static bool half_differs(const struct meeting *m, const struct half *half) {

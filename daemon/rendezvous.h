@@ -77,8 +77,9 @@ struct half {
         bool is_spread;           /* the conductor's: some lie on another GPU than `device` */
         uint64_t held_ns;         /* waited for its buffers before it was submitted; its deadline counts it */
         uint32_t n_checked;       /* entries that the conductor has looked at */
-        struct sip digest;        /* of the first n_digested entries, where there are many */
-        uint32_t n_digested;
+        uint32_t n_seen;          /* entries that rendezvous has looked at */
+        uint64_t n_bytes;         /* of the inputs of these; UINT64_MAX when that cannot be counted */
+        struct sip digest;        /* of these, where there are many in all */
         /* Set by rendezvous_submit. */
         uint32_t rank;
         uint64_t arrived_ns;
@@ -239,13 +240,15 @@ struct half *rendezvous_half_new(struct rendezvous *r, uint32_t n_entries);
 enum status rendezvous_half_charge(
         struct rendezvous *r, struct half *half, uint32_t uid, struct error *err) MUST_USE;
 /* Looks at up to `n` entries more, in advance: of a half with many of them rendezvous_submit looks at all
- * that are left, which takes its time. */
-void rendezvous_half_digest(const struct rendezvous *r, struct half *half, uint32_t n);
+ * that are left, which takes its time. After that nobody walks through them on the loop thread at once. */
+void rendezvous_half_look(const struct rendezvous *r, struct half *half, uint32_t n);
 void rendezvous_half_free(struct rendezvous *r, struct half *half);
 /* One that rendezvous_half_free has neither pooled nor freed, since giving so much memory back takes the
- * kernel its time: the caller's to free(), on another thread, and then to release its `memory`. NULL: none.
+ * kernel its time: the caller's to unmake, on another thread, and then to release its `memory`. NULL: none.
  */
 struct half *rendezvous_take_buried(struct rendezvous *r);
+/* Of no rendezvous any more; from any thread. */
+void rendezvous_half_unmake(struct half *half);
 
 /* Submits. STATUS_OK: the half belongs to rendezvous until its meeting is in `sealed` or `ended` and
  * released. Any other status: the half stays the caller's, *err says why, and others may be told by `out` (a

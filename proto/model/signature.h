@@ -166,5 +166,7 @@ void signature_print_field(const struct signature *s, const struct entry *entrie
 /* "f32[1024,10]". */
 void entry_print(const struct entry *e, struct text *t);
 
+/* Input bytes of these entries; UINT64_MAX when that cannot be counted. */
+uint64_t entries_bytes(const struct entry *entries, uint32_t n_entries);
 /* Input bytes of one half, over all entries; UINT64_MAX when that cannot be counted. */
 uint64_t signature_bytes(const struct signature *s, const struct entry *entries);
