@@ -344,6 +344,17 @@ void conductor_thought(struct conductor *c, struct chore *chore) {
 
 /* --- sealed --- */
 
+/* Each replica has its own word on it: the most urgent counts. */
+static int32_t highest_priority(const struct meeting *m) {
+        int32_t highest = INT32_MIN;
+        rankset_for_each (rank, &m->have) {
+                int32_t priority = m->halves[rank]->signature.options.priority;
+                if (priority > highest)
+                        highest = priority;
+        }
+        return highest;
+}
+
 /* SEALED: made into a plan, and given to the engine unless there is nothing to do. */
 void conductor_run(struct conductor *c, struct meeting *m) {
         error_init(&c->error, STATUS_OK);
@@ -357,6 +368,7 @@ void conductor_run(struct conductor *c, struct meeting *m) {
         t->culprit_session = 0;
         memset(&t->found, 0, sizeof(t->found));
         t->uid = m->group->uid;
+        t->priority = highest_priority(m);
         enum status status = quota_charge(
                 c->house.quotas, &t->memory, t->uid, QUOTA_MEMORY_BYTES, planner_bytes(&problem), &c->error);
         if (status == STATUS_OK)

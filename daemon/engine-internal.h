@@ -26,7 +26,7 @@ struct worker {
 
 struct device {
         struct engine *engine;
-        struct turns ready;       /* struct slice */
+        struct queues ready;      /* struct slice.queued */
         _Atomic uint32_t n_ready; /* of them */
         pthread_cond_t wake;
         uint32_t n_workers, n_idle;
@@ -65,7 +65,7 @@ struct engine {
         struct crew memory, closers;
         struct turns done_tasks; /* struct task.link, by user */
         struct list done_chores;
-        _Atomic uint32_t n_done; /* of both: whoever finds 0 need not take the lock */
+        _Atomic uint32_t n_done;       /* of both: whoever finds 0 need not take the lock */
         uint64_t confined[N_CONFINED]; /* group ids, a ring */
         uint32_t n_confined;
         uint32_t n_open;

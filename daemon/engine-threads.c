@@ -28,29 +28,37 @@ static bool group_is_confined(const struct engine *e, uint64_t group) {
         return false;
 }
 
-static bool slice_may_run(const struct list *node, const void *device) {
-        const struct slice *s = list_entry(node, const struct slice, link);
+/* While others are there, a user leaves one worker to them. */
+static bool user_may_run(uint32_t user, const void *device) {
         const struct device *d = device;
-        uint32_t of_uid = 0, of_group = 0;
-        for (uint32_t i = 0; i < d->n_workers; i++) {
-                const struct worker *w = &d->workers[i];
-                of_uid += w->is_running && w->uid == s->task->uid;
-                of_group += w->is_running && w->group == s->task->group;
-        }
-        uint32_t limit = d->engine->is_shared && d->n_workers > 1 ? d->n_workers - 1 : d->n_workers;
-        return of_uid < limit && (of_group == 0 || !group_is_confined(d->engine, s->task->group));
+        uint32_t n = 0;
+        for (uint32_t i = 0; i < d->n_workers; i++)
+                n += d->workers[i].is_running && d->workers[i].uid % N_QUEUES == user;
+        return n < (d->engine->is_shared && d->n_workers > 1 ? d->n_workers - 1 : d->n_workers);
+}
+
+static bool slice_may_run(const struct queued *node, const void *device) {
+        const struct slice *s = list_entry(node, const struct slice, queued);
+        const struct device *d = device;
+        if (!group_is_confined(d->engine, s->task->group))
+                return true;
+        for (uint32_t i = 0; i < d->n_workers; i++)
+                if (d->workers[i].is_running && d->workers[i].group == s->task->group)
+                        return false;
+        return true;
 }
 
 static struct slice *device_pick(struct device *d) {
-        struct list *node = turns_take(&d->ready, slice_may_run, d);
+        const struct queue_rule rule = { user_may_run, slice_may_run, d };
+        struct queued *node = queues_take(&d->ready, &rule);
         if (!node)
                 return NULL;
         d->n_ready--;
-        return list_entry(node, struct slice, link);
+        return list_entry(node, struct slice, queued);
 }
 
 void device_queue(struct device *d, struct slice *s) {
-        turns_put(&d->ready, s->task->uid, &s->link);
+        queues_put(&d->ready, s->task->uid, &s->queued, s->task->priority);
         d->n_ready++;
 }
 

@@ -28,7 +28,7 @@ static void engine_on_async(uv_async_t *async) {
 
 static int device_start(struct device *d, struct engine *e, uint32_t n_workers) {
         d->engine = e;
-        turns_init(&d->ready);
+        queues_init(&d->ready);
         pthread_cond_init(&d->wake, NULL);
         d->workers = calloc(n_workers, sizeof(*d->workers));
         if (!d->workers)
