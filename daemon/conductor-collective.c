@@ -369,11 +369,12 @@ void conductor_run(struct conductor *c, struct meeting *m) {
         memset(&t->found, 0, sizeof(t->found));
         t->uid = m->group->uid;
         t->priority = highest_priority(m);
-        enum status status = quota_charge(
-                c->house.quotas, &t->memory, t->uid, QUOTA_MEMORY_BYTES, planner_bytes(&problem), &c->error);
+        uint64_t n_bytes = m->halves[m->last_rank]->n_bytes;
+        enum status status = quota_charge(c->house.quotas, &t->memory, t->uid, QUOTA_MEMORY_BYTES,
+                planner_bytes(&problem, n_bytes), &c->error);
         if (status == STATUS_OK)
                 status = conductor_take_slot(c, m, &problem);
-        if (status == STATUS_OK && problem.signature->n_entries > PLAN_ENTRIES / m->n_halves) {
+        if (status == STATUS_OK && planner_work(&problem, n_bytes) > PLAN_WORK) {
                 status = conductor_plan_elsewhere(c, m, &problem);
                 if (status == STATUS_OK)
                         return;

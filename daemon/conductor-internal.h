@@ -17,7 +17,7 @@
 #define ROW_WORK       4            /* of a row of an answer, for which files in /proc may be read */
 #define ACCEPTS_A_TURN 4            /* fewer than a turn can serve and end, or they would pile up */
 #define SLICE_ENTRIES  256          /* of one half or collective at a time */
-#define PLAN_ENTRIES   1024         /* times ranks: with more of them it is planned elsewhere */
+#define PLAN_WORK      1024         /* planner_work: what is more is planned elsewhere */
 #define SESSION_WORK   256          /* after which other users have their turn */
 #define TURN_WORK      512          /* after which the loop looks for news */
 #define MAX_TASKS      64           /* kept to be used again */

@@ -37,12 +37,43 @@ void planner_set_rules(struct planner *p, const struct plan_rules *rules) {
         p->rules = *rules;
 }
 
-uint64_t planner_bytes(const struct problem *problem) {
+/* Whether values may be cut, or go through scratch. */
+static bool may_be_cut(const struct signature *s) {
+        const struct options *o = &s->options;
+        return (s->kind == KIND_REDUCE || s->kind == KIND_BATCH_REDUCE) && !o->reproducible &&
+               !o->has_place && o->algorithm != ALGORITHM_ONE_DEVICE;
+}
+
+/* Values, or pieces of them, at most. */
+static uint64_t n_pieces(const struct signature *s, uint64_t n_bytes) {
+        uint64_t n_types = s->n_entries < N_DTYPE ? s->n_entries : N_DTYPE;
+        if (!may_be_cut(s))
+                return s->n_entries;
+        return s->n_entries + s->options.packing.num_packs * n_types + n_bytes / ROUND_BYTES;
+}
+
+/* Of one piece: those of the replicas, and scratch on each device. */
+static uint64_t n_places(const struct problem *problem) {
         const struct signature *s = problem->signature;
-        uint64_t n_places = 2ull * problem->n_ranks * s->n_entries;
+        uint64_t n_devices = problem->topology ? problem->topology->n_devices : problem->n_devices;
+        bool has_scratch = may_be_cut(s) &&
+                           (s->options.packing.num_packs || s->options.algorithm != ALGORITHM_UNSPECIFIED);
+        return problem->n_ranks + (has_scratch ? 2 * n_devices : 0);
+}
+
+uint64_t planner_work(const struct problem *problem, uint64_t n_bytes) {
+        return n_pieces(problem->signature, n_bytes) * n_places(problem);
+}
+
+uint64_t planner_bytes(const struct problem *problem, uint64_t n_bytes) {
+        const struct signature *s = problem->signature;
+        uint64_t n_operands = 2 * planner_work(problem, n_bytes),
+                 n_ranges = 2ull * problem->n_ranks * s->n_entries;
+        uint64_t n_steps = n_pieces(s, n_bytes) * (1 + n_places(problem) - problem->n_ranks);
         uint32_t n_dims = s->n_entries ? problem->entries[0][0].n_dims : 0;
-        return s->n_entries * sizeof(struct step) +
-               n_places * (sizeof(struct operand) + n_dims * sizeof(uint64_t) + 2 * sizeof(struct range));
+        return n_steps * sizeof(struct step) +
+               n_operands * (sizeof(struct operand) + n_dims * sizeof(uint64_t)) +
+               n_ranges * 2 * sizeof(struct range);
 }
 
 /* "bytes 0..63 of R1's buffer 2" */

@@ -123,7 +123,8 @@ static unsigned int half_class(uint32_t n_entries) {
 }
 
 static size_t half_bytes(uint32_t capacity) {
-        return sizeof(struct half) + capacity * sizeof(struct entry);
+        size_t n_marks = capacity > DIGEST_ENTRIES ? capacity / MARK_ENTRIES : 0; /* a power of two */
+        return sizeof(struct half) + capacity * sizeof(struct entry) + n_marks * sizeof(uint64_t);
 }
 
 static bool half_is_large(uint32_t capacity) {
@@ -156,6 +157,7 @@ struct half *rendezvous_half_new(struct rendezvous *r, uint32_t n_entries) {
         memset(half, 0, sizeof(*half));
         half->entries = (struct entry *)(void *)(half + 1);
         half->capacity = 1u << class;
+        half->marks = (uint64_t *)(void *)(half->entries + half->capacity);
         list_init(&half->pool_link);
         return half;
 }

@@ -80,6 +80,7 @@ struct half {
         uint32_t n_seen;          /* entries that rendezvous has looked at */
         uint64_t n_bytes;         /* of the inputs of these; UINT64_MAX when that cannot be counted */
         struct sip digest;        /* of these, where there are many in all */
+        uint64_t *marks; /* what the digest was, in short, after each MARK_ENTRIES of them and at last */
         /* Set by rendezvous_submit. */
         uint32_t rank;
         uint64_t arrived_ns;

@@ -226,12 +226,14 @@ static void queue_tasks(struct attacker *a) {
                 raw_await(a->peers[rank], last[rank]);
 }
 
-static void submit_batch(struct raw *r, const struct raw_member *m, const struct entry *entries) {
+static void submit_batch(struct raw *r, const struct raw_member *m, const struct entry *entries,
+        const struct options *options) {
         for (uint32_t done = 0; done < MAX_ENTRIES;) {
                 struct request part = raw_submit_request(m, "batch", &entries[done]);
                 uint32_t n = codec_entries_that_fit(&entries[done], MAX_ENTRIES - done, &r->scratch);
                 part.request = r->next_request;
                 part.submit.signature.kind = KIND_BATCH_REDUCE;
+                part.submit.signature.options = *options;
                 part.submit.signature.n_entries = MAX_ENTRIES;
                 part.submit.n_part_entries = n;
                 part.submit.more = (done += n) < MAX_ENTRIES;
@@ -245,8 +247,9 @@ static void join_crowd(struct attacker *a) {
                 raw_buffer(a->peers[rank], 1, raw_memfd(MAX_ENTRIES * 4), MAX_ENTRIES * 4);
 }
 
-/* The most that one collective can be made of, over a crowd. */
-static void seal_large_batches(struct attacker *a) {
+/* The most that one collective can be made of, over a crowd; the last entry of each half has a shape of its
+ * own, where they shall differ. */
+static void submit_batches(struct attacker *a, const struct options *options, bool is_equal) {
         static struct entry entries[MAX_ENTRIES];
         uint64_t numbers[N_CROWD];
         for (uint32_t i = 0; i < MAX_ENTRIES; i++) {
@@ -254,13 +257,56 @@ static void seal_large_batches(struct attacker *a) {
                 entries[i].input.offset_bytes = entries[i].output.offset_bytes = i * 4;
         }
         for (uint32_t rank = 0; rank < N_CROWD; rank++) {
+                entries[MAX_ENTRIES - 1].n_dims = is_equal ? 1 : 1 + rank % MAX_DIMS;
+                for (uint32_t d = 0; d < MAX_DIMS; d++)
+                        entries[MAX_ENTRIES - 1].shape[d] = d < entries[MAX_ENTRIES - 1].n_dims;
                 numbers[rank] = a->peers[rank]->next_request++;
                 a->peers[rank]->next_request--;
-                submit_batch(a->peers[rank], &a->members[rank], entries);
+                submit_batch(a->peers[rank], &a->members[rank], entries, options);
                 a->peers[rank]->next_request++;
         }
         for (uint32_t rank = 0; rank < N_CROWD; rank++)
                 raw_await(a->peers[rank], numbers[rank]);
+}
+
+static void seal_large_batches(struct attacker *a) {
+        submit_batches(a, &(struct options){ 0 }, true);
+}
+
+static void disagree_in_large_batches(struct attacker *a) {
+        submit_batches(a, &(struct options){ 0 }, false);
+}
+
+static void check_large_batches(struct attacker *a) {
+        submit_batches(a, &(struct options){ .check_inputs = true, .check_numerics = true }, true);
+}
+
+/* One value in as many pieces as may be, each with steps of its own. */
+static void reduce_in_packs(struct attacker *a) {
+        uint64_t numbers[2];
+        struct entry e = raw_entry(1, MAX_ENTRIES);
+        for (int rank = 0; rank < 2; rank++) {
+                struct request request = raw_submit_request(&a->members[rank], "packs", &e);
+                request.submit.signature.options.algorithm = ALGORITHM_HIERARCHICAL_COPY;
+                request.submit.signature.options.packing.num_packs = MAX_ENTRIES;
+                numbers[rank] = raw_send(a->peers[rank], &request);
+        }
+        for (int rank = 0; rank < 2; rank++)
+                raw_await(a->peers[rank], numbers[rank]);
+}
+
+/* Plans that nobody has memory for. */
+static void ask_for_plans(struct attacker *a) {
+        struct entry e = raw_entry(1, UINT64_C(1) << 40);
+        struct request query = { .type = REQUEST_QUERY,
+                .query = { .what = WHAT_PLAN, .job = "", .group = "" } };
+        query.query.has_shape = true;
+        query.query.world_size = 2;
+        query.query.shape.signature = (struct signature){ .kind = KIND_REDUCE, .op = OP_SUM, .n_entries = 1 };
+        query.query.shape.signature.options.algorithm = ALGORITHM_HIERARCHICAL_COPY;
+        query.query.shape.entries = &e;
+        query.query.shape.n_part_entries = 1;
+        raw_await(a->raw, raw_send(a->raw, &query));
 }
 
 /* Nothing to do with tuttid: what busy cores alone do to the others on this machine. */
@@ -290,6 +336,10 @@ static const struct flood {
         { "punches holes while it is reduced", NULL, punch_and_run },
         { "queues small tasks", share_memory, queue_tasks },
         { "seals large batches", join_crowd, seal_large_batches },
+        { "disagrees in large batches", join_crowd, disagree_in_large_batches },
+        { "seals large batches with checks", join_crowd, check_large_batches },
+        { "reduces in many packs", share_memory, reduce_in_packs },
+        { "asks for plans of huge values", open_one, ask_for_plans },
 };
 
 static const struct flood innocent = { "computes", NULL, compute };
