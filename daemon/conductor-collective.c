@@ -3,7 +3,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include "base/large.h"
 #include "base/log.h"
 
 static struct task *conductor_take_task(struct conductor *c) {
@@ -18,7 +17,8 @@ static struct task *conductor_take_task(struct conductor *c) {
 
 static void burial_think(struct chore *chore) {
         struct burial *b = list_entry(chore, struct burial, chore);
-        large_free(b->block, b->n_bytes);
+        if (b->half)
+                rendezvous_half_unmake(b->half);
         engine_task_free(b->task);
 }
 
@@ -44,9 +44,7 @@ void conductor_bury_halves(struct conductor *c) {
         struct half *half;
         while ((half = rendezvous_take_buried(c->house.rendezvous)))
                 conductor_bury(c, charge_uid(&half->memory),
-                        &(struct burial){ .block = half,
-                                .n_bytes = half->capacity * sizeof(struct entry),
-                                .charge = half->memory });
+                        &(struct burial){ .half = half, .charge = half->memory });
 }
 
 /* Kept, where it is small and there are few; what it is charged for goes only when its memory does. */
@@ -171,6 +169,7 @@ static bool give_back_meeting(struct conductor *c, struct meeting *m, uint32_t *
 
 void conductor_give_back(struct conductor *c, uint32_t n) {
         (void)conductor_return_prepared(c, &n);
+        conductor_give_back_dropped(c, &n);
         while (n > 0 && !list_is_empty(&c->returning))
                 if (!give_back_meeting(c, list_entry(c->returning.next, struct meeting, outcome_link), &n))
                         return;
@@ -354,10 +353,22 @@ void conductor_thought(struct conductor *c, struct chore *chore) {
 
 /* --- sealed --- */
 
+/* Each replica has its own word on it: the most urgent counts. */
+static int32_t highest_priority(const struct meeting *m) {
+        int32_t highest = INT32_MIN;
+        rankset_for_each (rank, &m->have) {
+                int32_t priority = m->halves[rank]->signature.options.priority;
+                if (priority > highest)
+                        highest = priority;
+        }
+        return highest;
+}
+
 static void task_begin(struct task *t, const struct meeting *m) {
         t->culprit_session = 0;
         memset(&t->found, 0, sizeof(t->found));
         t->uid = m->group->uid;
+        t->priority = highest_priority(m);
 }
 
 /* SEALED: made into a plan, and given to the engine unless there is nothing to do. */
@@ -377,11 +388,12 @@ void conductor_run(struct conductor *c, struct meeting *m) {
                 return;
         }
         task_begin(t, m);
-        enum status status = quota_charge(
-                c->house.quotas, &t->memory, t->uid, QUOTA_MEMORY_BYTES, planner_bytes(&problem), &c->error);
+        uint64_t n_bytes = m->halves[m->last_rank]->n_bytes;
+        enum status status = quota_charge(c->house.quotas, &t->memory, t->uid, QUOTA_MEMORY_BYTES,
+                planner_bytes(&problem, n_bytes), &c->error);
         if (status == STATUS_OK)
                 status = conductor_take_slot(c, m, &problem);
-        if (status == STATUS_OK && problem.signature->n_entries > PLAN_ENTRIES / m->n_halves) {
+        if (status == STATUS_OK && planner_work(&problem, n_bytes) > PLAN_WORK) {
                 status = conductor_plan_elsewhere(c, m, &problem);
                 if (status == STATUS_OK)
                         return;

@@ -17,7 +17,7 @@
 #define ROW_WORK       4            /* of a row of an answer, for which files in /proc may be read */
 #define ACCEPTS_A_TURN 4            /* fewer than a turn can serve and end, or they would pile up */
 #define SLICE_ENTRIES  256          /* of one half or collective at a time */
-#define PLAN_ENTRIES   1024         /* times ranks: with more of them it is planned elsewhere */
+#define PLAN_WORK      1024         /* planner_work: what is more is planned elsewhere */
 #define SESSION_WORK   256          /* after which other users have their turn */
 #define TURN_WORK      512          /* after which the loop looks for news */
 #define MAX_TASKS      64           /* kept to be used again */
@@ -51,11 +51,10 @@ struct planning {
 };
 
 /* Memory that is given back on a thread of the engine, since a hundred megabytes of it take milliseconds; it
- * stays charged until then. Either a block or a task. */
+ * stays charged until then. Either a half or a task. */
 struct burial {
         struct chore chore;
-        void *block;
-        size_t n_bytes;
+        struct half *half;
         struct task *task;
         struct charge charge;
 };
@@ -74,6 +73,7 @@ struct conductor {
         uint64_t work;             /* of this turn */
         bool is_more_done;         /* by the engine than this turn has looked at */
         struct list returning;     /* struct meeting.outcome_link: told, and not given back yet */
+        struct list dropped;       /* struct half.pool_link: of no meeting any more, and not given back yet */
         struct prepared *prepared; /* kept halves, by session and number */
         struct list forgotten;     /* struct prepared.link: in no use, and not given back yet */
         uint64_t last_prepared, n_prepared, n_started, n_replayed;
@@ -96,8 +96,10 @@ void conductor_close_strangers(struct conductor *c, struct session *s, struct pa
 void conductor_handle_held(struct conductor *c, struct session *s);
 /* Gives back what up to *n of a half's entries hold, from the last one on; *n counts down. */
 void conductor_return_entries(struct conductor *c, struct half *half, uint32_t *n);
-/* ... of all of them, and the half to its pool. */
+/* ... of all of them, and the half to its pool: what is left after a slice, with conductor_give_back. */
 void conductor_drop_half(struct conductor *c, struct half *half);
+/* Up to *n entries of the halves that were dropped; *n counts down. */
+void conductor_give_back_dropped(struct conductor *c, uint32_t *n);
 
 /* Answers. A session that is gone is no error; one that reads nothing is ejected. */
 void conductor_reply(struct conductor *c, struct session *s, const struct reply *reply);
@@ -203,7 +205,7 @@ void conductor_run(struct conductor *c, struct meeting *m);
 void conductor_task_done(struct conductor *c, struct task *t);
 /* ENDED: tells every member, keeps the record, begins to give everything back. */
 void conductor_finish(struct conductor *c, struct meeting *m);
-/* Gives up to `n` entries of the collectives that are told back. */
+/* Gives up to `n` entries of the halves that were dropped and of the collectives that are told back. */
 void conductor_give_back(struct conductor *c, uint32_t n);
 /* Hands to the engine what rendezvous leaves to be freed. */
 void conductor_bury_halves(struct conductor *c);

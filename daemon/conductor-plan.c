@@ -7,9 +7,10 @@
 #include <string.h>
 #include "base/cleanup.h"
 
-/* Values times replicas: planned in the turn that asks, in a fraction of a millisecond; the largest world has
- * one value. */
+/* Values times replicas, or what planner_work makes of them: planned in the turn that asks, in a fraction of
+ * a millisecond; the largest world has one value. */
 #define MAX_SHOWN_VALUES 1024
+#define MAX_SHOWN_WORK   4096
 
 #define MAX_PLAN_TEXT (UINT32_C(64) << 10)
 #define PIECE_BYTES   1000
@@ -102,6 +103,14 @@ static enum status plan_made_up(
         enum status status = signature_check(&m->signature, m->pointers[0], 0, m->world_size, err);
         if (status != STATUS_OK)
                 return status;
+        err->used = planner_work(&problem, signature_bytes(&m->signature, m->pointers[0]));
+        err->limit = MAX_SHOWN_WORK;
+        if (err->used > err->limit)
+                return error_set(err, STATUS_LIMIT, FIELD_OPTIONS,
+                        "pieces of values and where they lie, of a plan that is shown: ask for fewer packs, "
+                        "or a "
+                        "smaller value");
+        err->used = err->limit = 0;
         if (planner_new(&planner, problem.n_devices, c->house.config->chunk_bytes) < 0)
                 return refuse_memory(err);
         conductor_set_rules(c, planner);

@@ -161,8 +161,10 @@ static void start_from(struct half *half, struct prepared *p) {
         half->device = kept->device;
         half->has_host_values = kept->has_host_values;
         half->is_spread = kept->is_spread;
+        half->n_seen = kept->n_seen;
+        half->n_bytes = kept->n_bytes;
         half->digest = kept->digest;
-        half->n_digested = kept->n_digested;
+        half->marks = kept->marks;
         half->prepared = p;
         p->n_uses++;
 }

@@ -23,10 +23,28 @@ void conductor_return_entries(struct conductor *c, struct half *half, uint32_t *
         conductor_end_signal(c, half);
 }
 
-void conductor_drop_half(struct conductor *c, struct half *half) {
-        uint32_t all = UINT32_MAX;
-        conductor_return_entries(c, half, &all);
+static bool give_back_half(struct conductor *c, struct half *half, uint32_t *n) {
+        conductor_return_entries(c, half, n);
+        if (half->n_checked > 0)
+                return false;
         rendezvous_half_free(c->house.rendezvous, half);
+        return true;
+}
+
+void conductor_drop_half(struct conductor *c, struct half *half) {
+        uint32_t n = SLICE_ENTRIES;
+        c->work += half->n_checked < n ? half->n_checked : n;
+        if (!give_back_half(c, half, &n))
+                list_append(&c->dropped, &half->pool_link);
+}
+
+void conductor_give_back_dropped(struct conductor *c, uint32_t *n) {
+        while (*n > 0 && !list_is_empty(&c->dropped)) {
+                struct half *half = list_entry(c->dropped.next, struct half, pool_link);
+                list_unlink(&half->pool_link);
+                if (!give_back_half(c, half, n))
+                        list_append(c->dropped.next, &half->pool_link);
+        }
 }
 
 /* --- submissions --- */
@@ -105,7 +123,7 @@ static enum status conductor_check_half(struct conductor *c, struct half *half, 
         enum status status = before == 0 ? signature_check_head(&v) : STATUS_OK;
         if (status == STATUS_OK)
                 status = conductor_check_entries(c, half, &v, SLICE_ENTRIES);
-        rendezvous_half_digest(c->house.rendezvous, half, half->n_checked - before);
+        rendezvous_half_look(c->house.rendezvous, half, half->n_checked - before);
         c->work += half->n_checked - before;
         return status;
 }

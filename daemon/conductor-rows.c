@@ -211,7 +211,7 @@ static void write_pending_one(struct row_writer *w, const struct group *g, const
                 .key = m->key,
                 .kind = first->signature.kind,
                 .age_ns = age_ns,
-                .bytes = signature_bytes(&first->signature, first->entries),
+                .bytes = first->n_bytes,
                 .world_size = g->world_size,
                 .have = m->have,
                 .missing = rankset_minus(&g->alive, &m->have),

@@ -26,6 +26,7 @@ int conductor_new(struct conductor **ret, const struct house *house, uint64_t no
         list_init(&c->queries);
         list_init(&c->returning);
         list_init(&c->forgotten);
+        list_init(&c->dropped);
         arena_init(&c->request_arena, malloc(CODEC_ARENA_BYTES), CODEC_ARENA_BYTES);
         arena_init(&c->scratch, malloc(CODEC_ARENA_BYTES), CODEC_ARENA_BYTES);
         if (!c->request_arena.base || !c->scratch.base) {
@@ -484,7 +485,7 @@ bool conductor_turn(struct conductor *c, uint64_t now_ns) {
         conductor_give_back(c, c->is_draining ? UINT32_MAX : SLICE_ENTRIES);
         conductor_settle(c);
         return sessions_are_ready(c->house.sessions) || !list_is_empty(&c->returning) ||
-               !list_is_empty(&c->forgotten) || c->is_more_done;
+               !list_is_empty(&c->forgotten) || !list_is_empty(&c->dropped) || c->is_more_done;
 }
 
 uint64_t conductor_next_ns(const struct conductor *c) {
@@ -520,4 +521,6 @@ void conductor_end_all(struct conductor *c, uint64_t now_ns) {
                 conductor_end_session(c, s, LOSS_DISCONNECTED, "tuttid is ending");
                 conductor_settle(c);
         }
+        conductor_give_back(c, UINT32_MAX);
+        conductor_settle(c);
 }

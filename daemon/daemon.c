@@ -20,6 +20,7 @@
 #include "base/log.h"
 #include "conductor.h"
 #include "confine.h"
+#include "daemon-pace.h"
 #include "service.h"
 #include "worker.h"
 
@@ -46,6 +47,7 @@ struct daemon {
         uv_pipe_t leash; /* a private tuttid's stdin */
         bool has_loop, has_leash, is_rung, is_ending;
         uint64_t timer_at_ns, drain_until_ns;
+        struct pace pace;
         char why[512]; /* it cannot start; "": as errno says */
         char unconfined[CONFINE_WHY_BYTES];
         struct nursery *nursery; /* until the workers have it */
@@ -170,8 +172,13 @@ static void daemon_on_idle(uv_idle_t *idle) {
 static void daemon_turn(struct daemon *d) {
         d->is_rung = false;
         uint64_t now_ns = clock_now_ns();
+        pace_begin(&d->pace, now_ns);
         bool is_more = conductor_turn(d->conductor, now_ns);
         daemon_set_timer(d, now_ns);
+        uint64_t long_ns = pace_end(&d->pace, now_ns, clock_now_ns());
+        if (long_ns)
+                log_warning("the loop thread has worked for %llu ms at a stretch; everybody waited for it",
+                        (unsigned long long)(long_ns / NS_PER_MS));
         d->is_rung |= is_more;
         if (is_more)
                 uv_idle_start(&d->idle, daemon_on_idle);

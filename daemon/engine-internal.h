@@ -26,7 +26,7 @@ struct worker {
 
 struct device {
         struct engine *engine;
-        struct turns ready;       /* struct slice */
+        struct queues ready;      /* struct slice.queued */
         _Atomic uint32_t n_ready; /* of them */
         pthread_cond_t wake;
         uint32_t n_workers, n_idle;
@@ -67,6 +67,7 @@ struct engine {
         struct crew memory, closers;
         struct turns done_tasks; /* struct task.link, by user */
         struct list done_chores;
+        _Atomic uint32_t n_done;       /* of both: whoever finds 0 need not take the lock */
         uint64_t confined[N_CONFINED]; /* group ids, a ring */
         uint32_t n_confined;
         uint32_t n_open;
@@ -85,7 +86,7 @@ void device_queue(struct device *d, struct slice *s);
 /* engine.c. Under the lock: queues what the task's next phase has to do and wakes who shall do it; false when
  * there is no phase left. */
 bool task_start_phase(struct engine *e, struct task *t);
-/* Under the lock: the baton goes back. */
+/* Under the lock: the baton goes back; whoever holds the lock has to ring when it has let go of it. */
 void task_finish(struct engine *e, struct task *t);
 
 /* Under the lock: whether one of the crew does a chore of this user; whether all of it do some. */

@@ -1,6 +1,8 @@
 /* One mutex, three kinds of threads, two lists of what is done.
  *
- * The lock is held for list operations only, never over a chunk, a map or a close. Workers of a device sleep
+ * The lock is held for list operations only, never over a chunk, a map or a close. Nor is the bell rung under
+ * it: the loop thread, woken, takes the core of whoever has woken it, wants the lock, and would have to sleep
+ * until that one finds a core again. Workers of a device sleep
  * on its condition variable; a task is cut into as many slices as there are workers worth waking for it, and
  * a slice that steps back in the line is simply appended again: the chunk counter in it is all the state a
  * run has. */
@@ -26,29 +28,37 @@ static bool group_is_confined(const struct engine *e, uint64_t group) {
         return false;
 }
 
-static bool slice_may_run(const struct list *node, const void *device) {
-        const struct slice *s = list_entry(node, const struct slice, link);
+/* While others are there, a user leaves one worker to them. */
+static bool user_may_run(uint32_t user, const void *device) {
         const struct device *d = device;
-        uint32_t of_uid = 0, of_group = 0;
-        for (uint32_t i = 0; i < d->n_workers; i++) {
-                const struct worker *w = &d->workers[i];
-                of_uid += w->is_running && w->uid == s->task->uid;
-                of_group += w->is_running && w->group == s->task->group;
-        }
-        uint32_t limit = d->engine->is_shared && d->n_workers > 1 ? d->n_workers - 1 : d->n_workers;
-        return of_uid < limit && (of_group == 0 || !group_is_confined(d->engine, s->task->group));
+        uint32_t n = 0;
+        for (uint32_t i = 0; i < d->n_workers; i++)
+                n += d->workers[i].is_running && d->workers[i].uid % N_QUEUES == user;
+        return n < (d->engine->is_shared && d->n_workers > 1 ? d->n_workers - 1 : d->n_workers);
+}
+
+static bool slice_may_run(const struct queued *node, const void *device) {
+        const struct slice *s = list_entry(node, const struct slice, queued);
+        const struct device *d = device;
+        if (!group_is_confined(d->engine, s->task->group))
+                return true;
+        for (uint32_t i = 0; i < d->n_workers; i++)
+                if (d->workers[i].is_running && d->workers[i].group == s->task->group)
+                        return false;
+        return true;
 }
 
 static struct slice *device_pick(struct device *d) {
-        struct list *node = turns_take(&d->ready, slice_may_run, d);
+        const struct queue_rule rule = { user_may_run, slice_may_run, d };
+        struct queued *node = queues_take(&d->ready, &rule);
         if (!node)
                 return NULL;
         d->n_ready--;
-        return list_entry(node, struct slice, link);
+        return list_entry(node, struct slice, queued);
 }
 
 void device_queue(struct device *d, struct slice *s) {
-        turns_put(&d->ready, s->task->uid, &s->link);
+        queues_put(&d->ready, s->task->uid, &s->queued, s->task->priority);
         d->n_ready++;
 }
 
@@ -138,21 +148,26 @@ static void worker_run_slice(struct worker *w, struct slice *s) {
         }
 }
 
-/* Under the lock: the slice is through for now. */
-static void worker_put_slice(struct worker *w, struct slice *s) {
+/* Under the lock: the slice is through for now. Whether with it the task is done. */
+static bool worker_put_slice(struct worker *w, struct slice *s) {
         struct engine *e = w->device->engine;
         struct task *t = s->task;
         w->is_running = false;
         if (s->next_chunk < s->end_chunk && t->status == STATUS_OK) {
                 device_queue(w->device, s);
-                return;
+                return false;
         }
-        if (--t->n_open > 0)
-                return;
-        if (t->status == STATUS_OK && task_start_phase(e, t))
-                return;
+        if (--t->n_open > 0 || (t->status == STATUS_OK && task_start_phase(e, t)))
+                return false;
         w->device->n_tasks++;
         task_finish(e, t);
+        return true;
+}
+
+static void engine_ring(struct engine *e) {
+        engine_unlock(e);
+        uv_async_send(&e->async);
+        engine_lock(e);
 }
 
 void *worker_main(void *data) {
@@ -184,7 +199,8 @@ void *worker_main(void *data) {
                         s->task->started_ns = clock_now_ns();
                 engine_unlock(e);
                 worker_run_slice(w, s); /* comes back with the lock */
-                worker_put_slice(w, s);
+                if (worker_put_slice(w, s))
+                        engine_ring(e);
         }
         engine_unlock(e);
         fd_close(&w->schedstat_fd);
@@ -229,10 +245,14 @@ void chore_run(struct backend *b, struct chore *c) {
         }
 }
 
-/* Under the lock. */
-static void engine_chore_done(struct engine *e, struct chore *c) {
+/* Under the lock. A closer that was stuck must not ring when the bell is gone: it rings, if at all, before
+ * anybody can take it down. */
+static void crew_chore_done(struct crew *crew, struct engine *e, struct chore *c) {
         list_append(&e->done_chores, &c->link);
-        if (!e->is_stopped)
+        atomic_fetch_add_explicit(&e->n_done, 1, memory_order_release);
+        if (crew != &e->closers)
+                engine_ring(e);
+        else if (!e->is_stopped)
                 uv_async_send(&e->async);
 }
 
@@ -256,7 +276,7 @@ void *crew_main(void *data) {
                 chore_run(e->backend, c);
                 engine_lock(e);
                 t->is_running = false;
-                engine_chore_done(e, c);
+                crew_chore_done(t->crew, e, c);
                 /* A chore of the same user may have been passed over for this one. */
                 pthread_cond_broadcast(&t->crew->wake);
         }

@@ -50,7 +50,7 @@ static void engine_on_async(uv_async_t *async) {
 
 static int device_start(struct device *d, struct engine *e, uint32_t n_workers) {
         d->engine = e;
-        turns_init(&d->ready);
+        queues_init(&d->ready);
         pthread_cond_init(&d->wake, NULL);
         d->workers = calloc(n_workers, sizeof(*d->workers));
         if (!d->workers)
@@ -297,11 +297,11 @@ bool task_start_phase(struct engine *e, struct task *t) {
 void task_finish(struct engine *e, struct task *t) {
         t->done_ns = clock_now_ns();
         turns_put(&e->done_tasks, t->uid, &t->link);
+        atomic_fetch_add_explicit(&e->n_done, 1, memory_order_release);
         e->n_running--;
         /* Workers of any device may have waited for a later phase of this one before they could end. */
         for (uint32_t i = 0; e->is_stopping && i < e->n_devices; i++)
                 pthread_cond_broadcast(&e->devices[i].wake);
-        uv_async_send(&e->async);
 }
 
 void engine_start(struct engine *e, struct task *t) {
@@ -315,9 +315,12 @@ void engine_start(struct engine *e, struct task *t) {
                 t->status = STATUS_NO_MEMORY;
         engine_lock(e);
         e->n_running++;
-        if (t->status != STATUS_OK || !task_start_phase(e, t))
+        bool is_over = t->status != STATUS_OK || !task_start_phase(e, t);
+        if (is_over)
                 task_finish(e, t);
         engine_unlock(e);
+        if (is_over)
+                uv_async_send(&e->async);
 }
 
 /* A closer that is stuck shall not keep the descriptors of other users. */
@@ -338,6 +341,7 @@ void engine_do(struct engine *e, struct chore *c) {
         if (e->is_stopped) {
                 chore_run(e->backend, c);
                 list_append(&e->done_chores, &c->link);
+                atomic_fetch_add_explicit(&e->n_done, 1, memory_order_release);
                 return;
         }
         if (c->kind == CHORE_CLOSE) {
@@ -350,9 +354,18 @@ void engine_do(struct engine *e, struct chore *c) {
         pthread_cond_signal(&e->memory.wake);
 }
 
+/* Mostly nothing is done, and whoever has the lock may wait for a core. */
+static bool engine_has_done(struct engine *e) {
+        return atomic_load_explicit(&e->n_done, memory_order_acquire) > 0;
+}
+
 struct task *engine_take_done_task(struct engine *e) {
+        if (!engine_has_done(e))
+                return NULL;
         engine_lock(e);
         struct list *first = turns_take(&e->done_tasks, NULL, NULL);
+        if (first)
+                atomic_fetch_sub_explicit(&e->n_done, 1, memory_order_relaxed);
         engine_unlock(e);
         if (!first)
                 return NULL;
@@ -363,8 +376,12 @@ struct task *engine_take_done_task(struct engine *e) {
 }
 
 struct chore *engine_take_done_chore(struct engine *e) {
+        if (!engine_has_done(e))
+                return NULL;
         engine_lock(e);
         struct list *first = list_take_first(&e->done_chores);
+        if (first)
+                atomic_fetch_sub_explicit(&e->n_done, 1, memory_order_relaxed);
         engine_unlock(e);
         if (!first)
                 return NULL;

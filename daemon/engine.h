@@ -11,7 +11,9 @@
  *
  * Fairness (P21): each user has a line of its own, and the lines are served in turn; while sessions of
  * another uid exist, one uid holds at most n-1 of a device's n workers; at chunk borders a slice steps back
- * in its line when somebody waits. A group under whose memory a chunk stood still for 100 ms is confined to
+ * in its line when somebody waits. In a user's line the task of the highest priority goes first, among equals
+ * the one that has waited longest; who has been passed over fifteen times as the longest waiting goes before
+ * all (base/queues.h). A group under whose memory a chunk stood still for 100 ms is confined to
  * one worker from then on. */
 #pragma once
 
@@ -20,6 +22,7 @@
 #include <uv.h>
 #include "backends/backend.h"
 #include "base/list.h"
+#include "base/queues.h"
 #include "config.h"
 #include "doorbell.h"
 #include "plan.h"
@@ -30,7 +33,7 @@ struct task;
 
 /* A contiguous share of a task's chunks on one device, which one worker runs at a time. */
 struct slice {
-        struct list link;
+        struct queued queued;
         struct task *task;
         uint32_t device;
         uint64_t next_chunk, end_chunk;
@@ -42,6 +45,7 @@ struct task {
         struct plan plan;
         uint32_t uid;
         uint64_t group;
+        int32_t priority; /* among the tasks of this user */
         void *owner;
         struct charge scratch_charge; /* its owner's, for the plan's scratch */
         /* For a GPU: what its streams wait for, and how long. From malloc; freed with it. */
@@ -87,8 +91,8 @@ void engine_free(struct engine *e);
 struct task *engine_task_new(void);
 void engine_task_free(struct task *t);
 
-/* plan frozen with at least one chunk; uid, group, owner set. Its phases run one after the other, each on all
- * devices that have steps in it. */
+/* plan frozen with at least one chunk; uid, group, priority, owner set. Its phases run one after the other,
+ * each on all devices that have steps in it. */
 void engine_start(struct engine *e, struct task *t);
 void engine_do(struct engine *e, struct chore *c);
 

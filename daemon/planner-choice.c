@@ -84,12 +84,19 @@ static bool is_reduction(const struct problem *problem) {
         return problem->signature->kind == KIND_REDUCE || problem->signature->kind == KIND_BATCH_REDUCE;
 }
 
-static bool rule_holds(const struct rule *r, const struct plan_rules *rules, const struct problem *problem) {
+/* Asked of the few that it matters to: there may be many entries to add up. */
+static bool has_size(const struct problem *problem, enum size size, const struct plan_rules *rules) {
+        if (size == ANY_SIZE)
+                return true;
         bool is_large = signature_bytes(problem->signature, problem->entries[0]) >= rules->library_from_bytes;
-        if (r->size != ANY_SIZE && is_large != (r->size == LARGE))
+        return is_large == (size == LARGE);
+}
+
+static bool rule_holds(const struct rule *r, const struct plan_rules *rules, const struct problem *problem) {
+        if ((r->is_reduction && !is_reduction(problem)) || !(r->placements & placement_of(problem)) ||
+                !has_size(problem, r->size, rules))
                 return false;
-        return (!r->is_reduction || is_reduction(problem)) && (r->placements & placement_of(problem)) &&
-               has_capability(problem, r->capability) && !find(r->algorithm)->unfit(problem);
+        return has_capability(problem, r->capability) && !find(r->algorithm)->unfit(problem);
 }
 
 static bool says_packs(const struct packing *p) {

@@ -37,12 +37,45 @@ void planner_set_rules(struct planner *p, const struct plan_rules *rules) {
         p->rules = *rules;
 }
 
-uint64_t planner_bytes(const struct problem *problem) {
+/* Whether values may be cut, or go through scratch. */
+static bool may_be_cut(const struct signature *s) {
+        const struct options *o = &s->options;
+        return (s->kind == KIND_REDUCE || s->kind == KIND_BATCH_REDUCE) && !o->reproducible &&
+               !o->has_place && o->algorithm != ALGORITHM_ONE_DEVICE;
+}
+
+/* Values, or pieces of them, at most. */
+static uint64_t n_pieces(const struct signature *s, uint64_t n_bytes) {
+        uint64_t n_types = s->n_entries < N_DTYPE ? s->n_entries : N_DTYPE;
+        if (!may_be_cut(s))
+                return s->n_entries;
+        return s->n_entries + s->options.packing.num_packs * n_types + n_bytes / ROUND_BYTES;
+}
+
+/* Devices among which there is scratch. */
+static uint64_t n_scratch(const struct problem *problem) {
         const struct signature *s = problem->signature;
-        uint64_t n_places = 2ull * problem->n_ranks * s->n_entries;
+        if (!may_be_cut(s) ||
+                (s->options.packing.num_packs == 0 && s->options.algorithm == ALGORITHM_UNSPECIFIED))
+                return 0;
+        return problem->topology ? problem->topology->n_devices : problem->n_devices;
+}
+
+/* Of a piece: inputs and outputs of the replicas, and what is put into scratch and taken from there. */
+uint64_t planner_work(const struct problem *problem, uint64_t n_bytes) {
+        return n_pieces(problem->signature, n_bytes) * (problem->n_ranks + 3 * n_scratch(problem));
+}
+
+/* Where there is scratch, a piece takes up to three steps a device, and its round four joins. */
+uint64_t planner_bytes(const struct problem *problem, uint64_t n_bytes) {
+        const struct signature *s = problem->signature;
+        uint64_t n_devices = n_scratch(problem), n_ranges = 2ull * problem->n_ranks * s->n_entries;
+        uint64_t n_steps = n_pieces(s, n_bytes) * (n_devices ? 3 * n_devices + 4 : 1);
+        uint64_t n_operands = 2 * planner_work(problem, n_bytes);
         uint32_t n_dims = s->n_entries ? problem->entries[0][0].n_dims : 0;
-        return s->n_entries * sizeof(struct step) +
-               n_places * (sizeof(struct operand) + n_dims * sizeof(uint64_t) + 2 * sizeof(struct range));
+        return n_steps * sizeof(struct step) +
+               n_operands * (sizeof(struct operand) + n_dims * sizeof(uint64_t)) +
+               n_ranges * 2 * sizeof(struct range);
 }
 
 /* "bytes 0..63 of R1's buffer 2" */

@@ -25,8 +25,11 @@ void planner_free(struct planner *p);
 /* Instead of the default ones. */
 void planner_set_rules(struct planner *p, const struct plan_rules *rules);
 
+/* About how many places a plan for this has to name, without looking at each entry: entries times ranks, or
+ * more where there may be packs, or rounds of a large value. `n_bytes`: of the inputs of one half. */
+uint64_t planner_work(const struct problem *problem, uint64_t n_bytes);
 /* About as much memory as a plan for this takes, with what its making takes. */
-uint64_t planner_bytes(const struct problem *problem);
+uint64_t planner_bytes(const struct problem *problem, uint64_t n_bytes);
 
 /* Fills `plan` (reset first). OK; INVALID with field OVERLAP, entry, rank and both ranks in the text, when an
  * output overlaps anything but the same replica's input of the same entry at equal offset, strides and

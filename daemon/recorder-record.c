@@ -69,7 +69,7 @@ static void put_half(struct writer *w, const struct half *half) {
         put(w, half->signature.op);
         put(w, half->signature.n_entries);
         put(w, half->signature.n_entries ? half->entries[0].dtype : DTYPE_UNSPECIFIED);
-        put(w, signature_bytes(&half->signature, half->entries));
+        put(w, half->n_bytes);
 }
 
 /* 0 is nobody, so that an absent rank takes one byte. */

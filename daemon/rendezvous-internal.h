@@ -15,10 +15,11 @@
 #include "rendezvous.h"
 
 #define DIGEST_ENTRIES   64 /* from more than these on halves are compared by their digests */
+#define MARK_ENTRIES     64 /* of two halves that differ, so many entries are compared to find where */
 #define N_HALF_CLASSES   17 /* room for 1, 2, 4 ... MAX_ENTRIES entries */
 #define N_DEBT_BUCKETS   256
 #define MAX_POOLED_BYTES (64u << 20) /* what the pools keep, all together */
-#define BURIED_BYTES     (1u << 20)  /* from these on a half that is not pooled is freed elsewhere */
+#define LARGE_HALF_BYTES (1u << 20)  /* from these on a half is pages of its own, and given back elsewhere */
 #define MAX_ERRORS       4096        /* that ended meetings hold at a time: 24 MiB */
 
 /* Whose memberships end with a session: its members that are JOINING or ALIVE. */

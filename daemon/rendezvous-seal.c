@@ -14,16 +14,35 @@ static bool is_before(const struct difference *a, const struct difference *b) {
 
 /* --- each half as it comes --- */
 
-void rendezvous_half_digest(const struct rendezvous *r, struct half *half, uint32_t n) {
-        uint32_t n_entries = half->signature.n_entries, n_left = n_entries - half->n_digested;
-        if (n_entries <= DIGEST_ENTRIES)
-                return;
-        if (half->n_digested == 0)
-                sip_begin(&half->digest, r->settings.hash_seed);
+/* Up to the next mark. */
+static uint32_t digest_some(struct half *half, uint32_t first, uint32_t n) {
+        uint32_t left = MARK_ENTRIES - first % MARK_ENTRIES;
+        if (n > left)
+                n = left;
+        entries_digest(half->entries + first, n, &half->digest);
+        if (n == left || first + n == half->signature.n_entries)
+                half->marks[first / MARK_ENTRIES] = sip_mark(&half->digest);
+        return n;
+}
+
+void rendezvous_half_look(const struct rendezvous *r, struct half *half, uint32_t n) {
+        uint32_t n_entries = half->signature.n_entries, n_left = n_entries - half->n_seen;
+        const struct entry *entries = half->entries + half->n_seen;
         if (n > n_left)
                 n = n_left;
-        entries_digest(half->entries + half->n_digested, n, &half->digest);
-        half->n_digested += n;
+        if (n_entries > DIGEST_ENTRIES) {
+                if (half->n_seen == 0)
+                        sip_begin(&half->digest, r->settings.hash_seed);
+                for (uint32_t i = 0; i < n;)
+                        i += digest_some(half, half->n_seen + i, n - i);
+        }
+        if (__builtin_add_overflow(half->n_bytes, entries_bytes(entries, n), &half->n_bytes))
+                half->n_bytes = UINT64_MAX;
+        half->n_seen += n;
+}
+
+static bool have_digests(const struct half *a, const struct half *b) {
+        return a->signature.n_entries > DIGEST_ENTRIES && a->signature.n_entries == b->signature.n_entries;
 }
 
 static bool half_differs(const struct meeting *m, const struct half *half) {
@@ -31,13 +50,54 @@ static bool half_differs(const struct meeting *m, const struct half *half) {
         int32_t entry;
         if (!reference)
                 return m->n_halves > 1;
-        if (half->signature.n_entries > DIGEST_ENTRIES &&
-                reference->signature.n_entries == half->signature.n_entries)
+        if (have_digests(reference, half))
                 return signature_compare_heads(&reference->signature, &half->signature) !=
                                FIELD_UNSPECIFIED ||
                        !sip_is_equal(&reference->digest, &half->digest);
         return signature_compare(&reference->signature, reference->entries, &half->signature, half->entries,
                        &entry) != FIELD_UNSPECIFIED;
+}
+
+/* From which entry on the marks of two halves with digests differ. */
+static uint32_t differ_from(const struct half *a, const struct half *b) {
+        uint32_t first = 0;
+        while (first < a->signature.n_entries &&
+                a->marks[first / MARK_ENTRIES] == b->marks[first / MARK_ENTRIES])
+                first += MARK_ENTRIES;
+        return first;
+}
+
+/* The first difference among `n` entries from `first` on, if the halves as a whole are alike. */
+static struct difference entries_differ(
+        const struct half *a, const struct half *b, uint32_t first, uint32_t n) {
+        struct difference d = { .entry = -1 };
+        struct signature x = a->signature, y = b->signature;
+        if (n < x.n_entries)
+                x.n_entries = y.n_entries = n;
+        d.field = signature_compare(&x, a->entries + first, &y, b->entries + first, &d.entry);
+        if (d.entry >= 0)
+                d.entry += (int32_t)first;
+        return d;
+}
+
+/* In what two halves differ first. Of many entries only those before the first mark that differs are looked
+ * at; unless marks are equal by chance. */
+static struct difference halves_differ(const struct half *a, const struct half *b) {
+        struct difference d = { .entry = -1 };
+        uint32_t n_entries = a->signature.n_entries;
+        if (have_digests(a, b)) {
+                bool is_same_head =
+                        signature_compare_heads(&a->signature, &b->signature) == FIELD_UNSPECIFIED;
+                if (is_same_head && sip_is_equal(&a->digest, &b->digest))
+                        return d;
+                uint32_t first = is_same_head ? differ_from(a, b) : n_entries;
+                uint32_t left = n_entries - (first < n_entries ? first : n_entries);
+                if (left > 0)
+                        d = entries_differ(a, b, first, left < MARK_ENTRIES ? left : MARK_ENTRIES);
+                if (d.field != FIELD_UNSPECIFIED)
+                        return d;
+        }
+        return entries_differ(a, b, 0, n_entries);
 }
 
 void meeting_compare(struct meeting *m, struct half *half) {
@@ -71,11 +131,9 @@ struct difference meeting_difference(const struct meeting *m) {
                 const struct half *half = m->halves[rank];
                 if (!reference)
                         reference = half;
-                struct difference d;
                 if (half->differs == reference->differs && !half->differs)
                         continue; /* both are equal to the meeting's reference */
-                d.field = signature_compare(
-                        &reference->signature, reference->entries, &half->signature, half->entries, &d.entry);
+                struct difference d = halves_differ(reference, half);
                 if (d.field != FIELD_UNSPECIFIED && is_before(&d, &first))
                         first = d;
         }

@@ -197,7 +197,7 @@ enum status rendezvous_submit(
                 charge_release(&half->memory);
                 return status;
         }
-        rendezvous_half_digest(r, half, UINT32_MAX);
+        rendezvous_half_look(r, half, UINT32_MAX);
         a.member->n_submitted++;
         meeting_add(r, a.meeting, a.member, half, now_ns);
         meeting_settle(r, a.meeting, now_ns, out);

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/large.h"
 
 void outcome_init(struct outcome *o) {
         list_init(&o->sealed);
@@ -85,7 +86,7 @@ static void free_circles(struct rendezvous *r, struct list *circles) {
 static void free_half_pool(struct list *pool) {
         struct list *link;
         while ((link = list_take_first(pool)))
-                free(list_entry(link, struct half, pool_link));
+                rendezvous_half_unmake(list_entry(link, struct half, pool_link));
 }
 
 void rendezvous_free(struct rendezvous *r) {
@@ -96,7 +97,7 @@ void rendezvous_free(struct rendezvous *r) {
         free_circles(r, &r->over);
         while ((half = rendezvous_take_buried(r))) {
                 charge_release(&half->memory);
-                free(half);
+                rendezvous_half_unmake(half);
         }
         CHECK(!r->parties && !r->members && r->n_meetings == 0);
         for (size_t i = 0; i < N_HALF_CLASSES; i++)
@@ -122,15 +123,28 @@ static unsigned int half_class(uint32_t n_entries) {
 }
 
 static size_t half_bytes(uint32_t capacity) {
-        return sizeof(struct half) + capacity * sizeof(struct entry);
+        size_t n_marks = capacity > DIGEST_ENTRIES ? capacity / MARK_ENTRIES : 0; /* a power of two */
+        return sizeof(struct half) + capacity * sizeof(struct entry) + n_marks * sizeof(uint64_t);
+}
+
+static bool half_is_large(uint32_t capacity) {
+        return half_bytes(capacity) >= LARGE_HALF_BYTES;
 }
 
 static struct half *half_take(struct rendezvous *r, unsigned int class) {
         struct list *link = list_take_first(&r->halves[class]);
+        size_t n_bytes = half_bytes(1u << class);
         if (!link)
-                return malloc(half_bytes(1u << class));
-        r->pooled_bytes -= half_bytes(1u << class);
+                return half_is_large(1u << class) ? large_map(n_bytes) : malloc(n_bytes);
+        r->pooled_bytes -= n_bytes;
         return list_entry(link, struct half, pool_link);
+}
+
+void rendezvous_half_unmake(struct half *half) {
+        if (half_is_large(half->capacity))
+                large_unmap(half, half_bytes(half->capacity));
+        else
+                free(half);
 }
 
 struct half *rendezvous_half_new(struct rendezvous *r, uint32_t n_entries) {
@@ -143,6 +157,7 @@ struct half *rendezvous_half_new(struct rendezvous *r, uint32_t n_entries) {
         memset(half, 0, sizeof(*half));
         half->entries = (struct entry *)(void *)(half + 1);
         half->capacity = 1u << class;
+        half->marks = (uint64_t *)(void *)(half->entries + half->capacity);
         list_init(&half->pool_link);
         return half;
 }
@@ -191,13 +206,13 @@ void rendezvous_half_free(struct rendezvous *r, struct half *half) {
         list_unlink(&half->pool_link);
         size_t n_bytes = half_bytes(half->capacity);
         bool has_room = r->pooled_bytes + n_bytes <= MAX_POOLED_BYTES;
-        if (!has_room && n_bytes >= BURIED_BYTES) {
+        if (!has_room && half_is_large(half->capacity)) {
                 list_append(&r->buried, &half->pool_link);
                 return;
         }
         charge_release(&half->memory);
         if (!has_room) {
-                free(half);
+                rendezvous_half_unmake(half);
                 return;
         }
         r->pooled_bytes += n_bytes;

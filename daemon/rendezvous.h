@@ -80,8 +80,10 @@ struct half {
         uint64_t prepare;         /* the conductor's: the number under which it is to be kept; 0: it is not */
         struct prepared *prepared; /* the conductor's: what it was started from, whose entries it shares */
         bool is_kept;              /* the conductor's: its entries are those of what was made of it */
-        struct sip digest;         /* of the first n_digested entries, where there are many */
-        uint32_t n_digested;
+        uint32_t n_seen;          /* entries that rendezvous has looked at */
+        uint64_t n_bytes;         /* of the inputs of these; UINT64_MAX when that cannot be counted */
+        struct sip digest;        /* of these, where there are many in all */
+        uint64_t *marks; /* what the digest was, in short, after each MARK_ENTRIES of them and at last */
         /* Set by rendezvous_submit. */
         uint32_t rank;
         uint64_t arrived_ns;
@@ -242,17 +244,19 @@ struct half *rendezvous_half_new(struct rendezvous *r, uint32_t n_entries);
 enum status rendezvous_half_charge(
         struct rendezvous *r, struct half *half, uint32_t uid, struct error *err) MUST_USE;
 /* Looks at up to `n` entries more, in advance: of a half with many of them rendezvous_submit looks at all
- * that are left, which takes its time. */
-void rendezvous_half_digest(const struct rendezvous *r, struct half *half, uint32_t n);
+ * that are left, which takes its time. After that nobody walks through them on the loop thread at once. */
+void rendezvous_half_look(const struct rendezvous *r, struct half *half, uint32_t n);
 void rendezvous_half_free(struct rendezvous *r, struct half *half);
 /* Of an ENDED meeting: the half of `rank` is the caller's from here on, with what its entries hold; another
  * one that says the same, and shares its entries, stands for it in the meeting and has its pending charge.
  * NULL: memory is short, and nothing has changed. */
 struct half *rendezvous_take_half(struct rendezvous *r, struct meeting *m, uint32_t rank);
 /* One that rendezvous_half_free has neither pooled nor freed, since giving so much memory back takes the
- * kernel its time: the caller's to free(), on another thread, and then to release its `memory`. NULL: none.
+ * kernel its time: the caller's to unmake, on another thread, and then to release its `memory`. NULL: none.
  */
 struct half *rendezvous_take_buried(struct rendezvous *r);
+/* Of no rendezvous any more; from any thread. */
+void rendezvous_half_unmake(struct half *half);
 
 /* Submits. STATUS_OK: the half belongs to rendezvous until its meeting is in `sealed` or `ended` and
  * released. Any other status: the half stays the caller's, *err says why, and others may be told by `out` (a

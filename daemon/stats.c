@@ -183,7 +183,7 @@ static struct kind_stats *find_or_make_kind(struct group_stats *g, enum kind kin
 
 /* Input bytes that were read, over all replicas. All halves are alike. */
 static uint64_t bytes_read(const struct meeting *m, const struct half *half) {
-        uint64_t one = signature_bytes(&half->signature, half->entries), sum = 0;
+        uint64_t one = half->n_bytes, sum = 0;
         rankset_for_each (rank, &m->have)
                 sum += signature_reads(&half->signature, (unsigned int)rank) ? one : 0;
         return sum;

@@ -33,6 +33,9 @@ static inline double problem_total_weight(const struct problem *problem) {
         return total;
 }
 
+/* Of what lies in scratch between the steps of a plan, so much of an island and type at a time. */
+#define ROUND_BYTES (UINT64_C(4) << 20)
+
 struct algorithm {
         enum algorithm_name name;
         enum plan_order order;

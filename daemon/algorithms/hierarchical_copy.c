@@ -25,7 +25,6 @@
 #include "algorithms/places.h"
 #include "model/device.h"
 
-#define ROUND_BYTES (UINT64_C(4) << 20)
 #define HOST_MEMORY 0 /* scratch that all reach */
 
 struct tree {

@@ -8,3 +8,9 @@
 
 /* free() of a block from malloc() with `n_bytes`; NULL is fine. */
 void large_free(void *block, size_t n_bytes);
+
+/* Zeroed pages of their own, which cost nothing until they are touched, whatever malloc() does with its
+ * blocks (it may fill them, and keep or trim what lies beside them). NULL when memory is short. */
+void *large_map(size_t n_bytes);
+/* NULL is fine. */
+void large_unmap(void *block, size_t n_bytes);

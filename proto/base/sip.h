@@ -16,6 +16,11 @@ void sip_word(struct sip *s, uint64_t word);
 
 uint64_t sip_hash(const uint64_t seed[2], const void *data, size_t n);
 
+/* What it has taken in, in 64 bits: for a hint. */
+static inline uint64_t sip_mark(const struct sip *s) {
+        return s->v[0] ^ s->v[1] ^ s->v[2] ^ s->v[3];
+}
+
 /* Whether both have taken in the same words. That of as many words others are found equal has, for who does
  * not know the seed, a chance of one in 2^128 or so. */
 static inline bool sip_is_equal(const struct sip *a, const struct sip *b) {

@@ -65,9 +65,9 @@ bool signature_reads(const struct signature *s, unsigned int rank) {
         return false;
 }
 
-uint64_t signature_bytes(const struct signature *s, const struct entry *entries) {
+uint64_t entries_bytes(const struct entry *entries, uint32_t n_entries) {
         uint64_t total = 0;
-        for (uint32_t i = 0; i < s->n_entries; i++) {
+        for (uint32_t i = 0; i < n_entries; i++) {
                 uint64_t n;
                 if (!entry_count(&entries[i], &n) ||
                         __builtin_mul_overflow(n, dtype_bytes(entries[i].dtype), &n) ||
@@ -75,6 +75,10 @@ uint64_t signature_bytes(const struct signature *s, const struct entry *entries)
                         return UINT64_MAX;
         }
         return total;
+}
+
+uint64_t signature_bytes(const struct signature *s, const struct entry *entries) {
+        return entries_bytes(entries, s->n_entries);
 }
 
 /* --- comparing two halves --- */

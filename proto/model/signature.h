@@ -94,7 +94,7 @@ struct options {
         bool has_place;                     /* one_device: the device that reduces */
         uint32_t place;                     /* device_parse's number */
         struct packing packing;
-        int32_t priority; /* told to whoever schedules; changes no number and is not compared */
+        int32_t priority; /* the highest of all halves goes to the engine; changes no number, is not compared */
 };
 
 /* All that is compared but the entries. */
@@ -166,5 +166,7 @@ void signature_print_field(const struct signature *s, const struct entry *entrie
 /* "f32[1024,10]". */
 void entry_print(const struct entry *e, struct text *t);
 
+/* Input bytes of these entries; UINT64_MAX when that cannot be counted. */
+uint64_t entries_bytes(const struct entry *entries, uint32_t n_entries);
 /* Input bytes of one half, over all entries; UINT64_MAX when that cannot be counted. */
 uint64_t signature_bytes(const struct signature *s, const struct entry *entries);

@@ -2,8 +2,9 @@
  * every pair of ranges, and nothing else does; a plan reads and writes what the halves named, in rank order,
  * each element of each output exactly once, whatever the chunks.
  *
- * An input is: kind, op, dtype, options, who is there, then for each entry its count and destinations and
- * for each half two places. What the rules of a single half refuse never reaches the planner. */
+ * An input is: kind, op, dtype, options, who is there, then for each entry its shape and destinations and
+ * for each half two places, of which an entry with two dimensions may have strides. What the rules of a
+ * single half refuse never reaches the planner. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,8 +13,10 @@
 #define MAX_RANKS   4
 #define MAX_VALUES  5
 #define N_FILES     3
-#define FILE_BYTES  1024
+#define FILE_BYTES  2048
 #define MAX_COUNT   24
+#define MAX_DIM     5
+#define STRIDED     128 /* from this byte on a shape has two dimensions */
 #define CHUNK_BYTES 64
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -41,6 +44,24 @@ static uint32_t take(struct room *r, uint32_t n) {
         return take_byte(r) % n;
 }
 
+/* From its first byte to its last, as buffer_lease finds it. */
+static void set_span(const struct entry *e, enum dtype dtype, struct place *place) {
+        struct view view;
+        uint64_t extent;
+        entry_view(e, place, &view);
+        CHECK(view_extent(&view, &extent));
+        place->span =
+                (struct span){ .offset_bytes = place->offset_bytes, .n_bytes = extent * dtype_bytes(dtype) };
+}
+
+static void take_shape(struct room *r, struct entry *e) {
+        uint8_t byte = take_byte(r);
+        e->n_dims = byte >= STRIDED ? 2 : 1;
+        e->shape[0] = byte % (byte >= STRIDED ? MAX_DIM : MAX_COUNT);
+        if (byte >= STRIDED)
+                e->shape[1] = take(r, MAX_DIM);
+}
+
 /* Any element-aligned place of a small file; two bytes, so that ranges meet often and in every way. */
 static void take_place(struct room *r, const struct entry *e, enum dtype dtype, struct place *ret) {
         uint64_t n;
@@ -49,12 +70,17 @@ static void take_place(struct room *r, const struct entry *e, enum dtype dtype, 
         if (!file || !entry_count(e, &n))
                 return;
         size_t size = dtype_bytes(dtype);
-        uint64_t offset = at * size % (FILE_BYTES / 2);
+        uint64_t offset = at * size % (FILE_BYTES / 4);
         *ret = (struct place){ .buffer = file * 10,
                 .offset_bytes = offset,
                 .file = file,
-                .memory = (struct memory *)(uintptr_t)file,
-                .span = { .offset_bytes = offset, .n_bytes = n * size } };
+                .memory = (struct memory *)(uintptr_t)file };
+        if (e->n_dims == 2 && take(r, 4)) {
+                ret->n_strides = 2;
+                ret->strides[0] = take(r, 16);
+                ret->strides[1] = take(r, 4);
+        }
+        set_span(e, dtype, ret);
 }
 
 static void take_destination(struct room *r, struct entry *e) {
@@ -68,8 +94,8 @@ static void take_destination(struct room *r, struct entry *e) {
 
 /* The same in all halves but the places. */
 static void take_entry(struct room *r, uint32_t i) {
-        struct entry e = { .dtype = (enum dtype)(DTYPE_U8 + take(r, N_DTYPE - 1)), .n_dims = 1 };
-        e.shape[0] = take(r, MAX_COUNT);
+        struct entry e = { .dtype = (enum dtype)(DTYPE_U8 + take(r, N_DTYPE - 1)) };
+        take_shape(r, &e);
         if (take(r, 2) && r->signature.op == OP_MEAN)
                 e.output_dtype = dtype_of_integer_mean(e.dtype);
         take_destination(r, &e);
@@ -81,7 +107,8 @@ static void take_entry(struct room *r, uint32_t i) {
                         mine->output = mine->input;
                 else
                         take_place(r, &e, entry_output_dtype(&e), &mine->output);
-                mine->output.span.n_bytes = e.shape[0] * dtype_bytes(entry_output_dtype(&e));
+                if (mine->output.buffer)
+                        set_span(&e, entry_output_dtype(&e), &mine->output);
         }
 }
 
@@ -140,11 +167,52 @@ struct used {
         const struct place *place;
         bool is_written;
         uint32_t half, entry;
+        uint8_t touches[FILE_BYTES]; /* whether it touches this byte of its file */
 };
 
-static bool is_same_place(const struct place *a, const struct place *b) {
-        return a->file == b->file && a->span.offset_bytes == b->span.offset_bytes &&
-               a->span.n_bytes == b->span.n_bytes;
+/* Where an element of a view is, by a walk through its dimensions that knows of nothing else. */
+static uint64_t element_at(uint32_t n_dims, const uint64_t *shape, const uint64_t *strides, uint64_t index) {
+        uint64_t at = 0;
+        for (uint32_t d = n_dims; d-- > 0; index /= shape[d])
+                at += index % shape[d] * strides[d];
+        return at;
+}
+
+/* The first byte of element `index` of a value at this place of its file. */
+static uint64_t byte_of(const struct entry *e, const struct place *p, size_t size, uint64_t index) {
+        uint64_t dense[2] = { e->n_dims == 2 ? e->shape[1] : 1, 1 };
+        uint64_t at = element_at(e->n_dims, e->shape, p->n_strides ? p->strides : dense, index);
+        return p->offset_bytes + at * size;
+}
+
+static void touch(const struct entry *e, const struct place *p, size_t size, uint8_t *touches) {
+        uint64_t n;
+        CHECK(entry_count(e, &n));
+        for (uint64_t i = 0; i < n; i++) {
+                uint64_t begin = byte_of(e, p, size, i);
+                CHECK(begin + size <= FILE_BYTES && begin + size <= span_end(&p->span));
+                for (uint64_t k = begin; k < begin + size; k++)
+                        touches[k]++;
+        }
+}
+
+/* Whether the output of this entry is its input, each element. */
+static bool is_in_place(const struct entry *e) {
+        uint64_t n;
+        size_t size = dtype_bytes(e->dtype);
+        CHECK(entry_count(e, &n));
+        if (e->input.file != e->output.file || size != dtype_bytes(entry_output_dtype(e)))
+                return false;
+        for (uint64_t i = 0; i < n; i++)
+                if (byte_of(e, &e->input, size, i) != byte_of(e, &e->output, size, i))
+                        return false;
+        return true;
+}
+
+static void note_use(struct used *used, const struct entry *e, const struct used *what) {
+        *used = *what;
+        touch(e, used->place, dtype_bytes(used->is_written ? entry_output_dtype(e) : e->dtype),
+                used->touches);
 }
 
 static uint32_t list_uses(const struct room *r, struct used *uses) {
@@ -153,19 +221,22 @@ static uint32_t list_uses(const struct room *r, struct used *uses) {
                 for (uint32_t i = 0; i < r->signature.n_entries; i++) {
                         const struct entry *e = &r->entries[half][i];
                         if (e->input.buffer && signature_reads(&r->signature, r->ranks[half]))
-                                uses[n++] = (struct used){ &e->input, false, half, i };
+                                note_use(&uses[n++], e, &(struct used){ &e->input, false, half, i });
                         if (e->output.buffer && entry_has_destination(e, r->ranks[half]))
-                                uses[n++] = (struct used){ &e->output, true, half, i };
+                                note_use(&uses[n++], e, &(struct used){ &e->output, true, half, i });
                 }
         return n;
 }
 
-static bool is_conflict(const struct used *a, const struct used *b) {
-        const struct span *x = &a->place->span, *y = &b->place->span;
-        bool is_shared = a->place->file == b->place->file && x->n_bytes && y->n_bytes &&
-                         x->offset_bytes < span_end(y) && y->offset_bytes < span_end(x);
-        bool is_in_place = a->half == b->half && a->entry == b->entry && is_same_place(a->place, b->place);
-        return is_shared && (a->is_written || b->is_written) && !is_in_place;
+static bool is_conflict(const struct room *r, const struct used *a, const struct used *b) {
+        if (a->place->file != b->place->file || (!a->is_written && !b->is_written))
+                return false;
+        if (a->half == b->half && a->entry == b->entry && is_in_place(&r->entries[a->half][a->entry]))
+                return false;
+        for (uint32_t k = 0; k < FILE_BYTES; k++)
+                if (a->touches[k] && b->touches[k])
+                        return true;
+        return false;
 }
 
 static bool has_conflict(const struct room *r) {
@@ -173,7 +244,7 @@ static bool has_conflict(const struct room *r) {
         uint32_t n = list_uses(r, uses);
         for (uint32_t i = 0; i < n; i++)
                 for (uint32_t k = 0; k < i; k++)
-                        if (is_conflict(&uses[i], &uses[k]))
+                        if (is_conflict(r, &uses[i], &uses[k]))
                                 return true;
         return false;
 }
@@ -192,19 +263,37 @@ struct shadow {
         uint8_t n_written[N_FILES + 1][FILE_BYTES];
 };
 
-static bool is_of(const struct operand *o, const struct place *p, uint32_t rank) {
-        return o->rank == rank && o->buffer == p->buffer && o->memory == p->memory &&
-               o->offset_bytes == p->span.offset_bytes;
+/* Where element `index` of an operand of this step is: inputs, then outputs. */
+static uint64_t operand_byte(
+        const struct plan *plan, const struct step *s, uint32_t operand, uint64_t index) {
+        bool is_input = operand < s->n_inputs;
+        const struct operand *o =
+                is_input ? &plan_inputs(plan, s)[operand] : &plan_outputs(plan, s)[operand - s->n_inputs];
+        size_t size = dtype_bytes(is_input ? s->dtype : s->output_dtype);
+        if (s->n_dims == 0)
+                return o->offset_bytes + index * size;
+        return o->offset_bytes +
+               element_at(s->n_dims, s->shape, plan_strides(plan, s, operand), index) * size;
+}
+
+static bool is_of(const struct plan *plan, const struct step *s, uint32_t input, const struct entry *e) {
+        const struct operand *o = &plan_inputs(plan, s)[input];
+        if (o->buffer != e->input.buffer || o->memory != e->input.memory)
+                return false;
+        for (uint64_t i = 0; i < s->count; i++)
+                if (operand_byte(plan, s, input, i) != byte_of(e, &e->input, dtype_bytes(e->dtype), i))
+                        return false;
+        return true;
 }
 
 static void check_inputs(const struct room *r, const struct plan *plan, const struct step *s) {
-        const struct operand *inputs = plan_inputs(plan, s);
         uint32_t n = 0;
         for (uint32_t half = 0; half < r->n_ranks; half++) {
                 if (!signature_reads(&r->signature, r->ranks[half]))
                         continue;
                 CHECK(n < s->n_inputs);
-                CHECK(is_of(&inputs[n++], &r->entries[half][s->entry].input, r->ranks[half]));
+                CHECK(plan_inputs(plan, s)[n].rank == r->ranks[half]);
+                CHECK(is_of(plan, s, n++, &r->entries[half][s->entry]));
         }
         CHECK(n == s->n_inputs);
 }
@@ -227,12 +316,14 @@ static void write_piece(struct shadow *shadow, const struct plan *plan, const st
         uint64_t size = dtype_bytes(s->output_dtype);
         CHECK(piece->n_elements > 0 && piece->first_element + piece->n_elements <= s->count);
         for (uint32_t i = 0; i < s->n_outputs; i++) {
-                uint64_t begin = outputs[i].offset_bytes + piece->first_element * size;
-                uint64_t end = begin + piece->n_elements * size;
                 uintptr_t file = (uintptr_t)outputs[i].memory;
-                CHECK(file >= 1 && file <= N_FILES && end <= FILE_BYTES);
-                for (uint64_t k = begin; k < end; k++)
-                        shadow->n_written[file][k]++;
+                CHECK(file >= 1 && file <= N_FILES);
+                for (uint64_t n = 0; n < piece->n_elements; n++) {
+                        uint64_t begin = operand_byte(plan, s, s->n_inputs + i, piece->first_element + n);
+                        CHECK(begin + size <= FILE_BYTES);
+                        for (uint64_t k = begin; k < begin + size; k++)
+                                shadow->n_written[file][k]++;
+                }
         }
 }
 
@@ -253,8 +344,7 @@ static void run(struct shadow *shadow, const struct plan *plan) {
 static bool is_due(const struct room *r, uint32_t half, uint32_t i) {
         const struct entry *e = &r->entries[half][i];
         bool is_root = r->signature.kind == KIND_BROADCAST && r->ranks[half] == r->signature.root;
-        return e->output.buffer && entry_has_destination(e, r->ranks[half]) &&
-               !(is_root && is_same_place(&e->input, &e->output));
+        return e->output.buffer && entry_has_destination(e, r->ranks[half]) && !(is_root && is_in_place(e));
 }
 
 static void check_written(const struct room *r, const struct shadow *shadow) {
@@ -262,9 +352,10 @@ static void check_written(const struct room *r, const struct shadow *shadow) {
         memset(&expected, 0, sizeof(expected));
         for (uint32_t half = 0; half < r->n_ranks; half++)
                 for (uint32_t i = 0; i < r->signature.n_entries; i++) {
-                        const struct place *p = &r->entries[half][i].output;
-                        for (uint64_t k = 0; is_due(r, half, i) && k < p->span.n_bytes; k++)
-                                expected.n_written[p->file][p->span.offset_bytes + k]++;
+                        const struct entry *e = &r->entries[half][i];
+                        if (is_due(r, half, i))
+                                touch(e, &e->output, dtype_bytes(entry_output_dtype(e)),
+                                        expected.n_written[e->output.file]);
                 }
         CHECK(memcmp(&expected, shadow, sizeof(expected)) == 0);
 }

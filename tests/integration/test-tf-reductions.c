@@ -266,6 +266,66 @@ START_TEST(P18_scratch_is_charged_to_the_user) {
 }
 END_TEST
 
+/* --- hints and limits --- */
+
+/* What stands in the head of the plan of one float by this implementation. */
+static void expect_plan(struct tutti *t, enum tutti_implementation implementation, const char *text) {
+        const struct tutti_options options = TUTTI_OPTIONS(.implementation = implementation);
+        const struct tutti_value value = TUTTI_VALUE(.dtype = TUTTI_F32);
+        struct tutti_answer *a;
+        expect_status(tutti_admin_plan(t,
+                              &TUTTI_PLAN_QUESTION(.kind = TUTTI_KIND_REDUCE, .op = TUTTI_SUM,
+                                      .world_size = 2, .values = &value, .n_values = 1, .options = &options),
+                              &a),
+                TUTTI_OK);
+        ck_assert_uint_ge(a->n_rows, 1);
+        ck_assert_int_eq(a->rows[0].type, TUTTI_ROW_PLAN);
+        expect_in(a->rows[0].plan.fallback, text);
+        tutti_answer_free(a);
+}
+
+static void hint(struct replica *me) {
+        struct floats f;
+        struct tutti_group *g = join_train(me, TUTTI_FAIL);
+        floats_init(me->t, &f, 10);
+        floats_fill(&f, 3);
+        reduce(g, TUTTI_SUM, &f, &f, &TUTTI_OPTIONS(.implementation = TUTTI_NCCL));
+        floats_expect(&f, 6);
+        expect_plan(me->t, TUTTI_NCCL, "NCCL was asked for, but host devices have no library");
+        expect_plan(me->t, TUTTI_RING, "");
+}
+
+START_TEST(TD11_P15_a_hint_of_nccl_on_a_host_works_and_is_told) {
+        run_on_devices(1, (const uint32_t[]){ 2 }, 1, hint);
+}
+END_TEST
+
+/* TensorFlow's four gradients: 3 + 1 in packs of 200 bytes, all by themselves, all in one, or as may be. */
+static void limit_packs(struct replica *me) {
+        static const size_t sizes[] = { 32, 8, 200, 1 };
+        static const uint64_t limits[] = { 200, 0, 1, UINT64_MAX };
+        struct floats f[4];
+        struct tutti_entry entries[4];
+        struct tutti_group *g = join_train(me, TUTTI_FAIL);
+        for (size_t i = 0; i < 4; i++) {
+                floats_init(me->t, &f[i], sizes[i]);
+                entries[i] = TUTTI_ENTRY(.input = &f[i].value, .output = &f[i].value);
+        }
+        for (size_t k = 0; k < sizeof(limits) / sizeof(*limits); k++) {
+                for (size_t i = 0; i < 4; i++)
+                        floats_fill(&f[i], (float)(i + 1));
+                batch(g, TUTTI_SUM, entries, 4,
+                        &TUTTI_OPTIONS(.algorithm = "hierarchical_copy", .bytes_per_pack = limits[k]));
+                for (size_t i = 0; i < 4; i++)
+                        floats_expect(&f[i], (float)((i + 1) * me->n));
+        }
+}
+
+START_TEST(TC4_TC5_TC7_P10_packs_of_any_limit_change_no_number) {
+        run_on_devices(3, (const uint32_t[]){ 3 }, 1, limit_packs);
+}
+END_TEST
+
 /* --- a base set --- */
 
 static void merge(struct replica *me) {
@@ -292,4 +352,6 @@ UNIT_MAIN("tf-reductions", 170, TA1_TA2_TA3_TA4_TB1_TB4_by_every_algorithm_with_
         TA1_TA2_TA3_TA4_TB1_TB4_by_every_algorithm_on_1_to_8_devices,
         TF21_one_device_is_the_one_that_is_named, P10_large_values_by_hierarchical_copy,
         P15_what_is_demanded_and_cannot_be_is_refused, P4_replicas_agree_on_packs,
-        P18_scratch_is_charged_to_the_user, TC7_options_of_a_membership_hold_where_a_call_says_nothing)
+        P18_scratch_is_charged_to_the_user, TD11_P15_a_hint_of_nccl_on_a_host_works_and_is_told,
+        TC4_TC5_TC7_P10_packs_of_any_limit_change_no_number,
+        TC7_options_of_a_membership_hold_where_a_call_says_nothing)

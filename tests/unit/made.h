@@ -61,6 +61,7 @@ static inline void made_begin(struct made *made, struct key key, uint64_t n_elem
                         .key = key,
                         .epoch = made->group.epoch,
                         .entries = &made->entries[rank],
+                        .n_bytes = n_elements * sizeof(float),
                         .capacity = 1 };
                 half->signature = (struct signature){ .kind = KIND_REDUCE, .op = OP_SUM, .n_entries = 1 };
         }

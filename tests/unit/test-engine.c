@@ -185,6 +185,39 @@ START_TEST(P21_lines_of_users_are_served_in_turn) {
 }
 END_TEST
 
+/* Of one user the most urgent task first; another user's turn comes all the same. */
+START_TEST(P21_priority_counts_among_the_tasks_of_one_user) {
+        enum { N = 4 };
+        static const int32_t priorities[N] = { 0, -1, 5, 0 };
+        static const uint64_t wanted[N + 2] = { 99, 102, 9, 100, 103, 101 };
+        struct fixture f;
+        struct task *tasks[N], *first = make_task(99, 1, 1000, 1), *other = make_task(9, 1, 1001, 2);
+        set_up(&f, 1, 1);
+        fake_hold(f.fake, true);
+        engine_start(f.engine, first);
+        fake_wait_held(f.fake, 1);
+        for (int i = 0; i < N; i++) {
+                tasks[i] = make_task(100 + (uint64_t)i, 1, 1000, 1);
+                tasks[i]->priority = priorities[i];
+                engine_start(f.engine, tasks[i]);
+        }
+        other->priority = INT32_MIN;
+        engine_start(f.engine, other);
+        fake_hold(f.fake, false);
+        for (int i = 0; i < N + 2; i++)
+                take_task(&f);
+        uint64_t order[N + 2];
+        ck_assert_uint_eq(fake_order(f.fake, order, N + 2), N + 2);
+        for (int i = 0; i < N + 2; i++)
+                ck_assert_uint_eq(order[i], wanted[i]);
+        for (int i = 0; i < N; i++)
+                engine_task_free(tasks[i]);
+        engine_task_free(first);
+        engine_task_free(other);
+        tear_down(&f);
+}
+END_TEST
+
 #define BLOCKED_SECONDS 0.15
 
 static void wait_a_while(void) {
@@ -500,7 +533,8 @@ END_TEST
 UNIT_MAIN("engine", 20, a_task_runs_every_chunk_once_and_comes_back,
         a_large_task_is_shared_by_the_workers_and_a_small_one_is_not,
         P21_one_user_never_holds_all_workers_while_another_is_there, P21_one_worker_yields_at_chunk_borders,
-        P21_lines_of_users_are_served_in_turn, P21_a_group_whose_memory_stood_still_is_confined_to_one_worker,
+        P21_lines_of_users_are_served_in_turn, P21_priority_counts_among_the_tasks_of_one_user,
+        P21_a_group_whose_memory_stood_still_is_confined_to_one_worker,
         P21_who_computes_for_long_is_not_blocked, a_failing_chunk_ends_the_task_and_names_the_culprit,
         D11_what_the_chunks_found_comes_back_with_the_task, each_device_has_its_own_workers,
         chores_are_done_and_strangers_are_closed, stopping_finishes_what_was_given,

@@ -75,7 +75,7 @@ START_TEST(TF24_small_neighbours) {
 }
 END_TEST
 
-START_TEST(TC4_TC5_bytes_per_pack) {
+START_TEST(TC4_bytes_per_pack) {
         static const struct {
                 uint64_t limit, sizes[4];
                 const char *expected; /* from the last entry on, as the batch is walked */
@@ -103,6 +103,40 @@ START_TEST(TC4_TC5_bytes_per_pack) {
         problem_add(m, DTYPE_U8, 1);
         problem_add(m, DTYPE_F32, 1);
         check_packs(m, 3, "0: e4+0x1 e2+0x1 | 1: e3+0x1 e1+0x9 | 2: e0+0x1");
+        free(m);
+}
+END_TEST
+
+static void check_four(const struct packing *packing, uint32_t n_packs, const char *expected) {
+        static const uint64_t sizes[] = { 128, 32, 800, 4 };
+        struct made_problem *m = problem_make(1, 1);
+        m->signature.options.packing = *packing;
+        for (size_t i = 0; i < ARRAY_SIZE(sizes); i++)
+                problem_add(m, DTYPE_U8, sizes[i]);
+        check_packs(m, n_packs, expected);
+        free(m);
+}
+
+/* There, no limit is one pack. Here it says nothing of packs; one pack is asked for by its number, and what
+ * is never reached is one too (also what a negative limit becomes, TC7). */
+START_TEST(TC5_TC7_without_a_limit_each_value_is_by_itself) {
+        check_four(&(struct packing){ .bytes_per_pack = 0 }, 4,
+                "0: e0+0x128 | 1: e1+0x32 | 2: e2+0x800 | 3: e3+0x4");
+        check_four(&(struct packing){ .num_packs = 1 }, 1, "0: e0+0x128 e1+0x32 e2+0x800 e3+0x4");
+        check_four(&(struct packing){ .bytes_per_pack = (uint64_t)-1 }, 1,
+                "0: e3+0x4 e2+0x800 e1+0x32 e0+0x128");
+}
+END_TEST
+
+/* There, a shape that is not known yet is one pack with all others. Here each half names its shapes, and each
+ * call may have others: a value of no elements, which comes nearest, is in no pack. */
+START_TEST(TC6_every_shape_is_known) {
+        struct made_problem *m = problem_make(1, 1);
+        m->signature.options.packing.bytes_per_pack = 200;
+        problem_add(m, DTYPE_U8, 128);
+        problem_add(m, DTYPE_U8, 0);
+        problem_add(m, DTYPE_U8, 100);
+        check_packs(m, 1, "0: e2+0x100 e0+0x128");
         free(m);
 }
 END_TEST
@@ -185,6 +219,7 @@ START_TEST(short_memory_is_said) {
 }
 END_TEST
 
-UNIT_MAIN("packing", 30, TF23_concat_and_split, TF24_small_neighbours, TC4_TC5_bytes_per_pack,
+UNIT_MAIN("packing", 30, TF23_concat_and_split, TF24_small_neighbours, TC4_bytes_per_pack,
+        TC5_TC7_without_a_limit_each_value_is_by_itself, TC6_every_shape_is_known,
         every_element_is_in_one_pack_and_no_pack_mixes_types, a_value_with_strides_is_not_cut,
         short_memory_is_said)

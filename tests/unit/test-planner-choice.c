@@ -181,7 +181,48 @@ START_TEST(islands_are_halves_or_what_reaches_each_other) {
 }
 END_TEST
 
+/* --- how much there is to do --- */
+
+static void check_work(const struct made_problem *m, uint64_t most) {
+        uint64_t n_bytes = signature_bytes(&m->signature, m->entries[0]);
+        uint64_t work = planner_work(&m->problem, n_bytes), charged = planner_bytes(&m->problem, n_bytes);
+        struct planner *planner;
+        struct plan plan;
+        struct error err;
+        plan_init(&plan);
+        ck_assert_int_eq(planner_new(&planner, m->problem.n_devices, 4096), 0);
+        ck_assert_int_eq(planner_plan(planner, &m->problem, &plan, &err), STATUS_OK);
+        uint64_t taken = plan.n_steps * sizeof(struct step) + plan.n_operands * sizeof(struct operand);
+        ck_assert_msg(charged >= taken && charged / 8 <= taken, "%llu bytes for %llu",
+                (unsigned long long)charged, (unsigned long long)taken);
+        ck_assert_msg(2 * work >= plan.n_operands / 2 && work <= most, "%llu for %u operands",
+                (unsigned long long)work, plan.n_operands);
+        plan_deinit(&plan);
+        planner_free(planner);
+}
+
+START_TEST(P18_P21_packs_and_rounds_are_work) {
+        struct made_problem *m = problem_make(4, 3);
+        problem_add(m, DTYPE_F32, 20000);
+        check_work(m, 4); /* one step for all */
+        m->signature.options.algorithm = ALGORITHM_HIERARCHICAL_COPY;
+        check_work(m, 50);
+        m->signature.options.packing.num_packs = 10000;
+        check_work(m, 1000000);
+        ck_assert_uint_ge(planner_work(&m->problem, 80000), 40000);
+        m->signature.options.packing.num_packs = 0;
+        problem_add(m, DTYPE_F32, UINT64_C(256) << 20); /* a gigabyte: 256 rounds */
+        check_work(m, 10000);
+        ck_assert_uint_ge(planner_work(&m->problem, UINT64_C(1) << 30), 1024);
+        m->signature.options.algorithm =
+                ALGORITHM_ONE_DEVICE; /* which cuts nothing, whatever is said of packs */
+        m->signature.options.packing.num_packs = MAX_ENTRIES;
+        check_work(m, 8);
+        free(m);
+}
+END_TEST
+
 UNIT_MAIN("planner-choice", 30, TA5_the_links_of_a_DGX_1_choose_hierarchical_copy,
         on_GPUs_size_links_and_library_decide, on_a_host_it_is_the_pass_in_rank_order_whatever_it_is_called,
         a_demand_is_met_or_refused, a_wish_of_the_configuration_is_met_or_a_fallback,
-        islands_are_halves_or_what_reaches_each_other)
+        islands_are_halves_or_what_reaches_each_other, P18_P21_packs_and_rounds_are_work)

@@ -125,7 +125,7 @@ START_TEST(large_halves_are_freed_elsewhere) {
         for (; (half = rendezvous_take_buried(room.r)); n++) {
                 ck_assert_uint_eq(charge_uid(&half->memory), 1000);
                 charge_release(&half->memory);
-                free(half);
+                rendezvous_half_unmake(half);
         }
         ck_assert_int_ge(n, 1); /* the others are in the pool */
         ck_assert_uint_eq(quota_used(room.quotas, 1000, QUOTA_MEMORY_BYTES), 0);

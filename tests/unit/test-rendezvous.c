@@ -295,9 +295,11 @@ static struct half *batch(struct room *room, const struct group *g, uint32_t ran
         struct half *one = room_half(room, g, rank, "batch"), *half = rendezvous_half_new(room->r, 300);
         ck_assert_ptr_nonnull(half);
         struct entry *entries = half->entries;
+        uint64_t *marks = half->marks;
         uint32_t capacity = half->capacity;
         *half = *one;
         half->entries = entries;
+        half->marks = marks;
         half->capacity = capacity;
         list_init(&half->pool_link);
         half->signature.kind = KIND_BATCH_REDUCE;
@@ -325,6 +327,29 @@ START_TEST(B11_one_odd_entry_of_a_batch_is_named) {
         room_says(m->error, "entry 137");
         room_release(&room, m);
         ck_assert_uint_eq(quota_used(room.quotas, 1000, QUOTA_PENDING), 0);
+        room_close(&room);
+}
+END_TEST
+
+/* Wherever it is, and whatever comes behind it. */
+START_TEST(B11_P21_the_first_odd_entry_of_many_is_found_without_a_walk) {
+        static const uint32_t odd[] = { 0, 1, 63, 64, 65, 127, 128, 255, 256, 298, 299 };
+        struct room room;
+        room_open(&room);
+        struct group *g = room_form(&room, 3, ON_DEATH_FAIL);
+        for (size_t i = 0; i < ARRAY_SIZE(odd); i++) {
+                struct half *halves[3];
+                for (uint32_t rank = 0; rank < 3; rank++)
+                        halves[rank] = batch(&room, g, rank);
+                halves[2]->entries[odd[i]].dtype = DTYPE_F16;
+                halves[1]->entries[299].shape[0] = 5; /* later, or in the same entry */
+                for (uint32_t rank = 0; rank < 3; rank++)
+                        ck_assert_int_eq(room_submit_half(&room, halves[rank]), STATUS_OK);
+                struct meeting *m = room_ended(&room, STATUS_MISMATCH);
+                ck_assert_int_eq(m->error->entry, (int32_t)odd[i]);
+                ck_assert_int_eq(m->error->field, FIELD_DTYPE);
+                room_release(&room, m);
+        }
         room_close(&room);
 }
 END_TEST
@@ -382,4 +407,5 @@ UNIT_MAIN("rendezvous", 20, seals_when_the_last_half_is_in, numbers_count_what_w
         a_joining_member_cannot_submit_yet, B7_the_same_key_twice_leaves_the_first_unharmed,
         B1_B2_B5_B6_B8_D13_a_difference_is_told_to_all_alike, D13_zero_elements_are_a_meeting_like_any,
         B6_roots_must_be_equal, B11_one_odd_entry_of_a_batch_is_named,
+        B11_P21_the_first_odd_entry_of_many_is_found_without_a_walk,
         more_values_than_fit_share_the_last_class, the_most_general_difference_is_told, a_world_of_1024_meets)
