@@ -292,6 +292,7 @@ static int daemon_build_workers(struct daemon *d, const struct doorbell *bell) {
                 .why = d->no_gpus,
                 .takes_ipc = daemon_takes_ipc(d->config),
                 .log_level = d->config->log_level,
+                .confine = d->config->confine,
                 .bell = *bell,
                 .now_ns = clock_now_ns() };
         d->nursery = NULL;

@@ -64,6 +64,7 @@ struct workers {
         bool is_rung; /* there may be something to read */
         bool has_news, is_stopped, takes_ipc, awaits_room;
         enum log_level log_level;
+        enum confine confine;
         enum worker_state state;
         char why[WORKER_TEXT_BYTES];
         int socket;

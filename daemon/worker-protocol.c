@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "base/log.h"
+#include "config.h"
 #include "worker-records.h"
 
 /* Raised whenever what is said, or what it means, changes. */
@@ -110,7 +111,9 @@ static bool device_is_well(const struct worker_device *d) {
 
 static bool said_by_tuttid_is_well(const union worker_packet *p) {
         switch ((enum worker_verb)p->head.verb) {
-        case WORKER_SETTINGS: return p->settings.takes_ipc <= 1 && p->settings.log_level <= LOG_LEVEL_DEBUG;
+        case WORKER_SETTINGS:
+                return p->settings.takes_ipc <= 1 && p->settings.log_level <= LOG_LEVEL_DEBUG &&
+                       p->settings.confine <= CONFINE_NO;
         case WORKER_IMPORT: return import_is_well(&p->import);
         case WORKER_RELEASE: return p->release.number != 0;
         case WORKER_RUN: return run_is_well(&p->run);

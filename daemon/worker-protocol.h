@@ -70,6 +70,8 @@ struct worker_settings {
         struct worker_head head;
         uint32_t takes_ipc; /* legacy handles are taken */
         uint32_t log_level;
+        uint32_t confine; /* enum confine: whether it shall confine itself */
+        uint32_t reserved;
         uint64_t test_limit_ns; /* for each device and path of the self-test */
 };
 

@@ -185,6 +185,7 @@ static void workers_fill_settings(const struct workers *w) {
         w->out->settings = (struct worker_settings){ .head = { .verb = WORKER_SETTINGS },
                 .takes_ipc = w->takes_ipc,
                 .log_level = w->log_level,
+                .confine = w->confine,
                 .test_limit_ns = WORKER_TEST_NS };
 }
 

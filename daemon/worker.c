@@ -293,6 +293,7 @@ static void workers_init(struct workers *w, const struct workers_setting *settin
         w->nursery = setting->nursery;
         w->takes_ipc = setting->takes_ipc;
         w->log_level = setting->log_level;
+        w->confine = setting->confine;
         w->now_ns = setting->now_ns;
         w->socket = w->events = -1;
         w->lost_ns = w->eof_ns = WORKER_NEVER;

@@ -36,6 +36,7 @@ struct workers_setting {
         const char *why;         /* for people; copied */
         bool takes_ipc;          /* legacy handles */
         enum log_level log_level;
+        enum confine confine; /* whether it confines itself */
         struct doorbell bell;
         uint64_t now_ns;
 };

@@ -9,6 +9,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "confine.h"
 
 #define SPIN_NS    (100 * 1000ull) /* after work was begun or has ended: looks again at once */
 #define NAP_NS     (20 * 1000ull)  /* then sleeps for so long, and each time for twice as long */
@@ -45,6 +46,16 @@ static void say_off(struct gpu *g, bool is_final, const char *why) {
         gpu_end(g, 1);
 }
 
+/* Less than it could be, which is no reason not to serve (P15). */
+static void say_unconfined(struct gpu *g, const char *why) {
+        if (why[0] == '\0')
+                return;
+        g->out.fallback = (struct worker_fallback){ .head = { .verb = WORKER_FALLBACK } };
+        text_copy(g->out.fallback.report.what, sizeof(g->out.fallback.report.what), "tuttid-gpu");
+        text_copy(g->out.fallback.report.why, sizeof(g->out.fallback.report.why), why);
+        gpu_say(g, -1);
+}
+
 static void say_what_there_is(struct gpu *g) {
         const struct gpu_backend *b = g->backend;
         for (uint32_t k = 0; k < b->n_devices; k++) {
@@ -59,6 +70,9 @@ static void say_what_there_is(struct gpu *g) {
                         .report = b->fallbacks[i] };
                 gpu_say(g, -1);
         }
+}
+
+static void say_ready(struct gpu *g) {
         g->out.head = (struct worker_head){ .verb = WORKER_READY };
         gpu_say(g, -1);
 }
@@ -75,13 +89,18 @@ static void set_up(struct gpu *g, const struct worker_settings *s, gpu_backend_m
                 return;
         }
         log_set_level((enum log_level)s->log_level);
+        char alone_why[CONFINE_WHY_BYTES], filter_why[CONFINE_WHY_BYTES];
+        confine_from_others((enum confine)s->confine, alone_why);
         int r = maker(&g->backend, &options, why, sizeof(why));
-        if (r < 0)
-                say_off(g, is_final(r), why);
-        else if (g->backend->n_devices == 0)
-                say_off(g, true, "the driver is there, and no GPU");
-        else
-                say_what_there_is(g);
+        if (r < 0 || g->backend->n_devices == 0) {
+                say_off(g, r == 0 || is_final(r), r < 0 ? why : "the driver is there, and no GPU");
+                return;
+        }
+        confine_gpu((enum confine)s->confine, filter_why);
+        say_what_there_is(g);
+        say_unconfined(g, alone_why);
+        say_unconfined(g, filter_why);
+        say_ready(g);
 }
 
 /* --- the loop --- */

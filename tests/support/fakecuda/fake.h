@@ -123,6 +123,11 @@ void fake_faults_init(void);
 bool fake_is_held(enum fake_call call);
 bool fake_takes_allowance(enum fake_call call);
 
+/* --- escape.c --- */
+
+/* Tries what a confined tuttid-gpu may not do, and what it must still be able to; notes it on the page. */
+void fake_try_all(struct fake_page *page);
+
 /* --- device.c --- */
 
 CUresult fake_devices_init(void);
