@@ -293,6 +293,7 @@ static int daemon_build_workers(struct daemon *d, const struct doorbell *bell) {
                 .takes_ipc = daemon_takes_ipc(d->config),
                 .log_level = d->config->log_level,
                 .confine = d->config->confine,
+                .hang_limit_ns = d->config->hang_limit_ns,
                 .bell = *bell,
                 .now_ns = clock_now_ns() };
         d->nursery = NULL;

@@ -65,6 +65,8 @@ struct workers {
         bool has_news, is_stopped, takes_ipc, awaits_room;
         enum log_level log_level;
         enum confine confine;
+        uint64_t hang_limit_ns;
+        uint64_t culprit; /* the ticket of the run that broke the process; 0: none is known */
         enum worker_state state;
         char why[WORKER_TEXT_BYTES];
         int socket;

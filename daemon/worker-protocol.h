@@ -73,6 +73,7 @@ struct worker_settings {
         uint32_t confine; /* enum confine: whether it shall confine itself */
         uint32_t reserved;
         uint64_t test_limit_ns; /* for each device and path of the self-test */
+        uint64_t hang_limit_ns; /* for a plan, once it could run; 0: none */
 };
 
 /* Descriptors: 1, but for PATH_CUDA_IPC (none) and PATH_VMM_MADE: none asks to make it, and CHORE_DONE brings
@@ -136,6 +137,7 @@ struct worker_ready {
         struct worker_head head;
 };
 
+/* Its ticket: of the run that broke it, where one is known. */
 struct worker_off {
         struct worker_head head;
         uint32_t is_final; /* nothing to be gained by starting it again: no driver, another build */

@@ -294,6 +294,7 @@ static void workers_init(struct workers *w, const struct workers_setting *settin
         w->takes_ipc = setting->takes_ipc;
         w->log_level = setting->log_level;
         w->confine = setting->confine;
+        w->hang_limit_ns = setting->hang_limit_ns;
         w->now_ns = setting->now_ns;
         w->socket = w->events = -1;
         w->lost_ns = w->eof_ns = WORKER_NEVER;

@@ -36,7 +36,8 @@ struct workers_setting {
         const char *why;         /* for people; copied */
         bool takes_ipc;          /* legacy handles */
         enum log_level log_level;
-        enum confine confine; /* whether it confines itself */
+        enum confine confine;   /* whether it confines itself */
+        uint64_t hang_limit_ns; /* after which a small plan that could run is judged hung; 0: never */
         struct doorbell bell;
         uint64_t now_ns;
 };

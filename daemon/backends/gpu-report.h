@@ -35,6 +35,7 @@ struct gpu_options {
         uint64_t test_limit_ns;    /* for each device and path of the self-test */
         const char *cuda_path;     /* of the driver; NULL: libcuda.so.1 as the linker finds it */
         const char *nccl_path;     /* NULL: libnccl.so.2; "": none */
+        uint64_t hang_limit_ns;    /* for any other plan, once it could run, where it is small; 0: none */
         uint64_t library_limit_ns; /* for a collective of NCCL, once it runs; 0: 60 s */
 };
 
@@ -51,4 +52,5 @@ struct gpu_backend {
          * more can be done, and the process is to end. */
         bool is_broken;
         char broken_why[GPU_TEXT_BYTES];
+        const struct run *broken_by; /* the one that did not end; NULL: nobody knows */
 };

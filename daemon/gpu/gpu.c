@@ -39,8 +39,20 @@ static void say_hello(struct gpu *g) {
         gpu_say(g, -1);
 }
 
+/* The one that it did not survive. */
+static uint64_t ticket_of_culprit(const struct gpu *g) {
+        const struct run *culprit = g->backend ? g->backend->broken_by : NULL;
+        list_for_each (it, &g->running) {
+                const struct gpu_task *t = list_entry(it, struct gpu_task, link);
+                if (&t->run == culprit)
+                        return t->ticket;
+        }
+        return 0;
+}
+
 static void say_off(struct gpu *g, bool is_final, const char *why) {
-        g->out.off = (struct worker_off){ .head = { .verb = WORKER_OFF }, .is_final = is_final };
+        g->out.off = (struct worker_off){ .head = { .verb = WORKER_OFF, .ticket = ticket_of_culprit(g) },
+                .is_final = is_final };
         text_copy(g->out.off.why, sizeof(g->out.off.why), why);
         gpu_say(g, -1);
         gpu_end(g, 1);
@@ -82,7 +94,9 @@ static bool is_final(int r) {
 }
 
 static void set_up(struct gpu *g, const struct worker_settings *s, gpu_backend_maker *maker) {
-        const struct gpu_options options = { .takes_ipc = s->takes_ipc, .test_limit_ns = s->test_limit_ns };
+        const struct gpu_options options = { .takes_ipc = s->takes_ipc,
+                .test_limit_ns = s->test_limit_ns,
+                .hang_limit_ns = s->hang_limit_ns };
         char why[WORKER_TEXT_BYTES] = "";
         if (g->backend) {
                 gpu_end(g, 2);

@@ -34,6 +34,7 @@ struct lane {
         struct list link;
         uint64_t group;
         uint32_t n_runs;
+        uint64_t seen;                     /* the poll in which a run of it was last looked at */
         CUstream streams[MAX_GPU_DEVICES]; /* made when they are needed */
 };
 
@@ -84,10 +85,12 @@ struct cuda {
         struct cuda_device *devices; /* [n_devices] */
         CUcontext current;
         struct list idle_lanes, busy_lanes;
-        uint32_t n_lanes;        /* both */
-        struct list areas;       /* free ones */
-        struct list openings;    /* of legacy handles */
-        struct list runs;        /* under way, in the order of their launch */
+        uint32_t n_lanes;         /* both */
+        struct list areas;        /* free ones */
+        struct list openings;     /* of legacy handles */
+        struct list runs;         /* under way, in the order of their launch */
+        uint64_t bytes_under_way; /* that they read and write */
+        uint64_t n_polls;
         struct cliques *cliques; /* of the library; NULL: it is not there */
         char fallback_line[GPU_TEXT_BYTES + 40];
 };

@@ -74,6 +74,8 @@ struct flight {
         bool has_failed;             /* its status is not OK, and it goes on only to be let go of */
         uint64_t n_aborts[MAX_SETS]; /* of the cliques, when it began */
         uint64_t launched_ns, fed_ns, let_go_ns;
+        uint64_t working_ns; /* since when the devices could do it; 0: not yet, as far as is known */
+        uint64_t most_bytes; /* that were under way since, all runs together */
 };
 
 static inline struct gate *flight_gate(const struct flight *f) {
@@ -118,6 +120,14 @@ void flight_write_done(struct cuda *c, struct flight *f);
 void flight_let_go(struct cuda *c, struct flight *f);
 /* Whether every page can be waited for on this run's streams. */
 bool flight_can_wait(struct cuda *c, const struct flight *f);
+
+/* --- flight-watch.c --- */
+
+/* At each poll, of all runs in the order of their launch: breaks the backend when it is at work for longer
+ * than any honest work takes. */
+void flight_watch_hang(struct cuda *c, struct flight *f);
+/* How long that is where so much is under way. */
+uint64_t flight_hang_limit_ns(const struct cuda *c, uint64_t n_bytes);
 
 /* --- flight-feed.c --- */
 

@@ -95,6 +95,7 @@ static void end(struct cuda *c, struct flight *f) {
         flight_give_back(c, f);
         for_each_memory(run, unref, c);
         list_unlink(&f->link);
+        c->bytes_under_way -= run->plan->moved_bytes;
         free(f);
         run->done_ns = clock_now_ns();
         run->is_over = true;
@@ -120,6 +121,7 @@ int cuda_run_launch(struct backend *b, struct run *run) {
         f->run = run;
         f->launched_ns = run->started_ns;
         list_init(&f->link);
+        c->bytes_under_way += run->plan->moved_bytes;
         for_each_memory(run, ref, NULL);
         int r = begin(c, f);
         if (r < 0) {
@@ -297,6 +299,10 @@ void cuda_run_poll(struct backend *b) {
         list_for_each_safe (it, tmp, &c->runs)
                 if (!c->base.is_broken)
                         advance(c, list_entry(it, struct flight, link));
+        c->n_polls++; /* what has ended meanwhile is not judged, however late it is looked at */
+        list_for_each (it, &c->runs)
+                if (!c->base.is_broken)
+                        flight_watch_hang(c, list_entry(it, struct flight, link));
         if (c->base.is_broken)
                 lose_all(c);
 }
