@@ -99,6 +99,7 @@ struct worker_run {
         uint64_t group, limit_ns, chunk_bytes;
         uint32_t device, order;
         uint32_t n_signals, n_scratch, n_steps, n_operands, n_strides, has_sums;
+        uint32_t user, is_shared; /* there are other users as well */
 };
 
 enum worker_record {
@@ -204,6 +205,8 @@ size_t worker_packet_bytes(const union worker_packet *p);
 /* The plan that a run has, and what goes with it. */
 struct worker_parcel {
         uint64_t ticket, group, limit_ns;
+        uint32_t user;
+        bool is_shared;
         const struct plan *plan; /* frozen; its memories have their numbers in `remote` */
         const struct signal *signals;
         uint32_t n_signals;

@@ -130,6 +130,8 @@ static bool workers_hold_all(struct workers *w, const struct task *t) {
 static bool workers_send_parts(struct workers *w, struct task *t) {
         const struct worker_parcel parcel = { .ticket = t->ticket,
                 .group = t->group,
+                .user = t->uid,
+                .is_shared = w->is_shared,
                 .limit_ns = t->limit_ns,
                 .plan = &t->plan,
                 .signals = t->signals,

@@ -349,6 +349,10 @@ void workers_free(struct workers *w) {
         free(w);
 }
 
+void workers_set_shared(struct workers *w, bool is_shared) {
+        w->is_shared = is_shared;
+}
+
 /* --- what there is --- */
 
 uint32_t workers_n_devices(const struct workers *w) {

@@ -61,6 +61,9 @@ void workers_forget(struct workers *w, struct memory *m);
 /* Whether this chore goes here, before or instead of to the engine. */
 bool workers_want(const struct chore *c);
 
+/* Whether sessions of more than one user exist; counts for what is sent from now on. */
+void workers_set_shared(struct workers *w, bool is_shared);
+
 struct task *workers_take_done_task(struct workers *w);
 struct chore *workers_take_done_chore(struct workers *w);
 /* Tasks and chores not yet taken back. */

@@ -19,6 +19,8 @@ struct gpu_device {
         uint64_t n_bytes;              /* of its memory */
         uint32_t paths;                /* 1 << enum memory_path, for each kind of memory that it takes */
         uint32_t peers[2];             /* bit k % 32 of peers[k / 32]: it reads and writes GPU:k's memory */
+        uint32_t nvlinks[2];           /* those of them that it reaches over links of their own */
+        char ways[GPU_TEXT_BYTES];     /* the same for people: "NVLink to 1,2,3,4"; "": over none */
         bool has_timeline;             /* its streams wait for values in memory, and write them */
         bool has_library;              /* NCCL is there for it */
 };
