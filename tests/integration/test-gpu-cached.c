@@ -26,13 +26,13 @@ static void count(uint64_t ret[N_COSTLY]) {
                 ret[i] = fakecuda_calls(gpu_control, NULL, costly[i]);
 }
 
-/* Where a replica's memory comes from. */
-enum origin { MADE_BY_TUTTID, OF_CUDA_MALLOC, N_ORIGIN };
+/* Where a replica's memory comes from, and whether its stream waits. */
+enum origin { MADE_BY_TUTTID, ON_A_STREAM, OF_CUDA_MALLOC };
 
 static struct tutti_buffer *take(struct replica *me, enum origin origin) {
         struct tutti_buffer *b = NULL;
         CUdeviceptr at;
-        if (origin == MADE_BY_TUTTID)
+        if (origin != OF_CUDA_MALLOC)
                 return gpu_take_buffer(me->t, GPU_COUNT);
         tutti_buffer_free(gpu_take_buffer(me->t, 1)); /* the devices are there */
         ck_assert_int_eq(gpu_cu.cuMemAlloc(&at, GPU_COUNT * sizeof(float)), CUDA_SUCCESS);
@@ -43,19 +43,39 @@ static struct tutti_buffer *take(struct replica *me, enum origin origin) {
         return b;
 }
 
+static void meet(struct tutti_group *g, struct tutti_buffer *b, CUstream stream) {
+        struct tutti_value v =
+                TUTTI_VALUE(.buffer = b, .dtype = TUTTI_F32, .n_dims = 1, .shape = { GPU_COUNT });
+        struct tutti_work *w;
+        ck_assert_msg(tutti_all_reduce_start(g, NULL, TUTTI_SUM, &v, &v,
+                              &TUTTI_OPTIONS(.has_stream = stream != NULL, .stream = stream), &w) == TUTTI_OK,
+                "%s", tutti_error());
+        if (stream)
+                ck_assert_int_eq(gpu_cu.cuStreamSynchronize(stream), CUDA_SUCCESS);
+        ck_assert_msg(tutti_work_wait(w, -1) == TUTTI_OK, "%s", tutti_work_error(w)->text);
+        tutti_work_free(w);
+}
+
 static void meet_again_and_again(struct replica *me) {
         enum origin origin = *(const enum origin *)me->arg;
         gpu_use_device((int)me->rank % 2);
         struct tutti_group *g = replica_join_group(me, &TUTTI_JOIN(.group = "train"));
         struct tutti_buffer *b = take(me, origin);
+        CUstream stream = NULL;
+        if (origin == ON_A_STREAM) {
+                ck_assert_int_eq(gpu_cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+                ck_assert_int_eq(tutti_cuda_order(me->t, NULL), TUTTI_CUDA_TIMELINE);
+        }
         for (int i = 0; i < N_WARM; i++)
-                ck_assert_msg(gpu_reduce(g, NULL, b, GPU_COUNT) == TUTTI_OK, "%s", tutti_error());
+                meet(g, b, stream);
         replica_say(me, "warm");
         replica_hear(me, "go");
         for (int i = 0; i < N_RUNS; i++)
-                ck_assert_msg(gpu_reduce(g, NULL, b, GPU_COUNT) == TUTTI_OK, "%s", tutti_error());
+                meet(g, b, stream);
         replica_say(me, "done");
         replica_hear(me, "end");
+        if (stream)
+                ck_assert_int_eq(gpu_cu.cuStreamDestroy(stream), CUDA_SUCCESS);
         gpu_leave(me, b);
 }
 
@@ -95,10 +115,16 @@ START_TEST(E4_a_cached_submission_opens_nothing_of_memory_that_tuttid_made) {
 }
 END_TEST
 
+START_TEST(E4_a_cached_submission_opens_nothing_where_streams_wait) {
+        check_origin(ON_A_STREAM);
+}
+END_TEST
+
 START_TEST(E4_a_cached_submission_opens_nothing_of_legacy_handles) {
         check_origin(OF_CUDA_MALLOC);
 }
 END_TEST
 
 UNIT_MAIN("gpu-cached", 120, E4_a_cached_submission_opens_nothing_of_memory_that_tuttid_made,
+        E4_a_cached_submission_opens_nothing_where_streams_wait,
         E4_a_cached_submission_opens_nothing_of_legacy_handles)
