@@ -24,7 +24,8 @@ static void add_paths(uint32_t paths, struct text *t) {
 /* How often it has been started anew stands here, because it is about all of them. */
 static void describe_gpu(const struct workers *w, uint32_t k, struct text *t) {
         uint32_t n = workers_n_restarts(w);
-        text_add(t, "%s", workers_device(w, k)->describe);
+        const struct gpu_device *d = workers_device(w, k);
+        text_add(t, "%s%s%s", d->describe, d->ways[0] ? ", " : "", d->ways);
         if (n)
                 text_add(t, "; tuttid-gpu started anew %u time%s", n, n == 1 ? "" : "s");
 }

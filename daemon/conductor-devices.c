@@ -106,8 +106,10 @@ bool conductor_chore_is_over(const struct chore *chore) {
 
 /* --- where values are, and who reaches them --- */
 
-static bool reaches(const struct gpu_device *d, uint32_t k) {
-        return d->peers[k / 32] >> k % 32 & 1;
+static enum link link_to(const struct gpu_device *d, uint32_t k) {
+        if (!(d->peers[k / 32] >> k % 32 & 1))
+                return LINK_NONE;
+        return d->nvlinks[k / 32] >> k % 32 & 1 ? LINK_NVLINK : LINK_PCIE;
 }
 
 /* Of the devices that serve; while tuttid-gpu is started anew, of those that did: the same is most likely
@@ -126,10 +128,16 @@ static void describe_topology(const struct workers *w, struct topology *ret) {
         for (uint32_t i = 0; i < ret->n_devices; i++)
                 for (uint32_t j = 0; j < ret->n_devices; j++)
                         ret->links[i][j] = i == j ? LINK_SAME
-                                           : reaches(workers_device(w, ret->devices[i] - DEVICE_GPU),
-                                                     ret->devices[j] - DEVICE_GPU)
-                                                   ? LINK_PCIE
-                                                   : LINK_NONE;
+                                                  : link_to(workers_device(w, ret->devices[i] - DEVICE_GPU),
+                                                            ret->devices[j] - DEVICE_GPU);
+}
+
+void conductor_reach(const struct conductor *c, struct homes *homes, struct problem *ret) {
+        if (ret->device < DEVICE_GPU && ret->signature->options.place < DEVICE_GPU)
+                return;
+        describe_topology(c->house.workers, &homes->topology);
+        ret->homes = homes->of;
+        ret->topology = &homes->topology;
 }
 
 void conductor_locate(
@@ -143,11 +151,7 @@ void conductor_locate(
                 ret->is_mixed |= half->device >= DEVICE_GPU && half->has_host_values;
                 ret->is_spread |= half->is_spread;
         }
-        if (ret->device < DEVICE_GPU && ret->signature->options.place < DEVICE_GPU)
-                return;
-        describe_topology(c->house.workers, &homes->topology);
-        ret->homes = homes->of;
-        ret->topology = &homes->topology;
+        conductor_reach(c, homes, ret);
 }
 
 /* --- runs --- */

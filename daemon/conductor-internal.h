@@ -181,6 +181,8 @@ enum status conductor_explain_failure(struct conductor *c, const struct meeting 
  */
 void conductor_locate(
         const struct conductor *c, const struct meeting *m, struct homes *homes, struct problem *ret);
+/* The same where homes->of is filled in, and ret->device is the first GPU among them. */
+void conductor_reach(const struct conductor *c, struct homes *homes, struct problem *ret);
 /* Which order of streams can be had just now. */
 void conductor_offer_signals(struct conductor *c);
 

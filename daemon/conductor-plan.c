@@ -90,9 +90,57 @@ static enum status refuse_memory(struct error *err) {
         return error_set(err, STATUS_NO_MEMORY, FIELD_UNSPECIFIED, "tuttid is short of memory");
 }
 
-static enum status plan_made_up(
-        const struct conductor *c, const struct made_up *m, struct plan *plan, struct error *err) {
-        const struct problem problem = { .signature = &m->signature,
+/* --- where the values are --- */
+
+static enum status refuse_device(const struct conductor *c, const char *name, struct error *err) {
+        uint32_t k = workers_find(c->house.workers, name);
+        const char *why = workers_why_off(c->house.workers);
+        if (!why[0] && k != DEVICE_UNKNOWN)
+                why = workers_device(c->house.workers, k - DEVICE_GPU)->why;
+        return error_set(err, STATUS_NOT_FOUND, FIELD_UNSPECIFIED, "there is no device %.48s%s%.120s", name,
+                why[0] ? ": " : "", why);
+}
+
+static bool find_device(const struct conductor *c, const char *name, uint32_t *ret) {
+        *ret = device_parse(name);
+        if (*ret < DEVICE_GPU)
+                return *ret < engine_n_devices(c->house.engine);
+        *ret = workers_find(c->house.workers, name);
+        return *ret != DEVICE_UNKNOWN && workers_why_off(c->house.workers)[0] == '\0' &&
+               workers_device(c->house.workers, *ret - DEVICE_GPU)->why[0] == '\0';
+}
+
+/* The names of `list` in turn, over all replicas. */
+static enum status find_homes(const struct conductor *c, const char *list, uint32_t n_ranks,
+        struct homes *homes, struct error *err) {
+        uint32_t n = 0;
+        while (*list && n < n_ranks) {
+                char name[GPU_UUID_BYTES];
+                size_t n_chars = strcspn(list, ",");
+                snprintf(name, sizeof(name), "%.*s", n_chars < sizeof(name) ? (int)n_chars : 0, list);
+                if (!find_device(c, name, &homes->of[n++]))
+                        return refuse_device(c, name, err);
+                list += n_chars + (list[n_chars] == ',');
+        }
+        for (uint32_t rank = n; n && rank < n_ranks; rank++)
+                homes->of[rank] = homes->of[rank - n];
+        return STATUS_OK;
+}
+
+static enum status place_made_up(const struct conductor *c, const struct msg_query *ask, struct homes *homes,
+        struct problem *problem, struct error *err) {
+        enum status status = find_homes(c, ask->devices, problem->n_ranks, homes, err);
+        for (uint32_t i = 0; i < problem->n_ranks && problem->device == 0; i++)
+                problem->device = homes->of[i];
+        if (status == STATUS_OK)
+                conductor_reach(c, homes, problem);
+        return status;
+}
+
+static enum status plan_made_up(const struct conductor *c, const struct msg_query *ask,
+        const struct made_up *m, struct plan *plan, struct error *err) {
+        struct homes homes = { .of = { 0 } };
+        struct problem problem = { .signature = &m->signature,
                 .n_ranks = m->world_size,
                 .ranks = m->ranks,
                 .entries = m->pointers,
@@ -101,6 +149,8 @@ static enum status plan_made_up(
                 .n_devices = engine_n_devices(c->house.engine) };
         struct planner *planner;
         enum status status = signature_check(&m->signature, m->pointers[0], 0, m->world_size, err);
+        if (status == STATUS_OK)
+                status = place_made_up(c, ask, &homes, &problem, err);
         if (status != STATUS_OK)
                 return status;
         err->used = planner_work(&problem, signature_bytes(&m->signature, m->pointers[0]));
@@ -149,7 +199,7 @@ enum status plan_text_make(
         CLEANUP_FREE struct made_up *m = make_up(ask);
         struct plan plan;
         plan_init(&plan);
-        status = m ? plan_made_up(c, m, &plan, err) : refuse_memory(err);
+        status = m ? plan_made_up(c, ask, m, &plan, err) : refuse_memory(err);
         *ret = status == STATUS_OK ? print_plan(&plan) : NULL;
         plan_deinit(&plan);
         return status == STATUS_OK && !*ret ? refuse_memory(err) : status;

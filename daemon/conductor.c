@@ -110,6 +110,7 @@ static void conductor_note_users(struct conductor *c) {
                 if (n == 0 || uids[0] != s->uid)
                         uids[n++] = s->uid;
         engine_set_shared(c->house.engine, n > 1);
+        workers_set_shared(c->house.workers, n > 1);
 }
 
 /* Closes a connection's socket. With it closes what the client has sent and nobody has read, which can block:

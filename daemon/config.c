@@ -99,6 +99,11 @@ static const struct config_key keys[] = {
         { "gpu.signal-timeout", FIELD(signal_timeout_ns), .rule.type = VALUE_DURATION, .rule.min = 1000000,
                 .rule.max = 24 * HOUR, .preset = "60 s",
                 .help = "How long a collective that all have submitted waits for a client's stream." },
+        { "gpu.hang-limit", .is_fixed = true, FIELD(hang_limit_ns), .rule.type = VALUE_DURATION,
+                .rule.max = 24 * HOUR, .rule.word = "none", .rule.of_word = no_time, .preset = "30 s",
+                .help = "How long a GPU may take for a collective that it could begin, and 10 s more for "
+                        "each "
+                        "GiB read and written; then tuttid-gpu is started anew. 0 is none." },
         { "time.default-timeout", FIELD(default_timeout_ns), .rule.type = VALUE_DURATION,
                 .rule.max = 8760 * HOUR, .rule.word = "none", .rule.of_word = no_time, .preset = "600 s",
                 .help = "How long a replica waits for the others when neither call nor group says it; 0 is "

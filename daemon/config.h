@@ -60,6 +60,7 @@ struct config {
         enum gpu_ipc gpu_ipc;
         char gpu_worker[CONFIG_PATH_BYTES]; /* "": tuttid-gpu, beside tuttid or in libexecdir */
         uint64_t signal_timeout_ns;
+        uint64_t hang_limit_ns; /* 0: none */
 };
 
 /* As the file says it: "avx512". */

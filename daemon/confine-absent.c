@@ -7,3 +7,8 @@ const char *confine_load_filter(void) {
         errno = 0;
         return CONFINE_ABSENT_WHY;
 }
+
+const char *confine_load_gpu_filter(void) {
+        errno = 0;
+        return CONFINE_ABSENT_WHY;
+}

@@ -299,6 +299,8 @@ static int daemon_build_workers(struct daemon *d, const struct doorbell *bell) {
                 .why = d->no_gpus,
                 .takes_ipc = daemon_takes_ipc(d->config),
                 .log_level = d->config->log_level,
+                .confine = d->config->confine,
+                .hang_limit_ns = d->config->hang_limit_ns,
                 .bell = *bell,
                 .now_ns = clock_now_ns() };
         d->nursery = NULL;

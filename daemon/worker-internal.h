@@ -62,8 +62,11 @@ struct workers {
         int events;   /* an epoll of the nursery's socket and the process's: a uv_poll_t is bound to one
                          descriptor */
         bool is_rung; /* there may be something to read */
-        bool has_news, is_stopped, takes_ipc, awaits_room;
+        bool has_news, is_stopped, takes_ipc, awaits_room, is_shared;
         enum log_level log_level;
+        enum confine confine;
+        uint64_t hang_limit_ns;
+        uint64_t culprit; /* the ticket of the run that broke the process; 0: none is known */
         enum worker_state state;
         char why[WORKER_TEXT_BYTES];
         int socket;

@@ -92,6 +92,8 @@ static void run_out(const struct worker_parcel *p, struct worker_run *ret) {
                 has_sums |= p->plan->steps[i].check_inputs;
         *ret = (struct worker_run){ .head = { .verb = WORKER_RUN, .ticket = p->ticket },
                 .group = p->group,
+                .user = p->user,
+                .is_shared = p->is_shared,
                 .limit_ns = p->limit_ns,
                 .chunk_bytes = p->plan->chunk_bytes,
                 .device = p->plan->device,

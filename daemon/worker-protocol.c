@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "base/log.h"
+#include "config.h"
 #include "worker-records.h"
 
 /* Raised whenever what is said, or what it means, changes. */
@@ -86,8 +87,8 @@ static bool import_is_well(const struct worker_import *i) {
 }
 
 static bool run_is_well(const struct worker_run *r) {
-        return r->head.ticket != 0 && r->order <= ORDER_LIBRARY && r->has_sums <= 1 && r->chunk_bytes > 0 &&
-               r->chunk_bytes % 64 == 0 && r->n_signals <= WORKER_MAX_RECORDS &&
+        return r->head.ticket != 0 && r->order <= ORDER_LIBRARY && r->has_sums <= 1 && r->is_shared <= 1 &&
+               r->chunk_bytes > 0 && r->chunk_bytes % 64 == 0 && r->n_signals <= WORKER_MAX_RECORDS &&
                r->n_scratch <= WORKER_MAX_RECORDS && r->n_steps > 0 && r->n_steps <= WORKER_MAX_RECORDS &&
                r->n_operands <= WORKER_MAX_RECORDS && r->n_strides <= WORKER_MAX_RECORDS;
 }
@@ -105,12 +106,15 @@ static bool device_is_well(const struct worker_device *d) {
                is_text(d->report.uuid, sizeof(d->report.uuid)) &&
                is_text(d->report.name, sizeof(d->report.name)) &&
                is_text(d->report.describe, sizeof(d->report.describe)) &&
+               is_text(d->report.ways, sizeof(d->report.ways)) &&
                is_text(d->report.why, sizeof(d->report.why));
 }
 
 static bool said_by_tuttid_is_well(const union worker_packet *p) {
         switch ((enum worker_verb)p->head.verb) {
-        case WORKER_SETTINGS: return p->settings.takes_ipc <= 1 && p->settings.log_level <= LOG_LEVEL_DEBUG;
+        case WORKER_SETTINGS:
+                return p->settings.takes_ipc <= 1 && p->settings.log_level <= LOG_LEVEL_DEBUG &&
+                       p->settings.confine <= CONFINE_NO;
         case WORKER_IMPORT: return import_is_well(&p->import);
         case WORKER_RELEASE: return p->release.number != 0;
         case WORKER_RUN: return run_is_well(&p->run);

@@ -70,7 +70,10 @@ struct worker_settings {
         struct worker_head head;
         uint32_t takes_ipc; /* legacy handles are taken */
         uint32_t log_level;
+        uint32_t confine; /* enum confine: whether it shall confine itself */
+        uint32_t reserved;
         uint64_t test_limit_ns; /* for each device and path of the self-test */
+        uint64_t hang_limit_ns; /* for a plan, once it could run; 0: none */
 };
 
 /* Descriptors: 1, but for PATH_CUDA_IPC (none) and PATH_VMM_MADE: none asks to make it, and CHORE_DONE brings
@@ -96,6 +99,7 @@ struct worker_run {
         uint64_t group, limit_ns, chunk_bytes;
         uint32_t device, order;
         uint32_t n_signals, n_scratch, n_steps, n_operands, n_strides, has_sums;
+        uint32_t user, is_shared; /* there are other users as well */
 };
 
 enum worker_record {
@@ -134,6 +138,7 @@ struct worker_ready {
         struct worker_head head;
 };
 
+/* Its ticket: of the run that broke it, where one is known. */
 struct worker_off {
         struct worker_head head;
         uint32_t is_final; /* nothing to be gained by starting it again: no driver, another build */
@@ -200,6 +205,8 @@ size_t worker_packet_bytes(const union worker_packet *p);
 /* The plan that a run has, and what goes with it. */
 struct worker_parcel {
         uint64_t ticket, group, limit_ns;
+        uint32_t user;
+        bool is_shared;
         const struct plan *plan; /* frozen; its memories have their numbers in `remote` */
         const struct signal *signals;
         uint32_t n_signals;

@@ -130,6 +130,8 @@ static bool workers_hold_all(struct workers *w, const struct task *t) {
 static bool workers_send_parts(struct workers *w, struct task *t) {
         const struct worker_parcel parcel = { .ticket = t->ticket,
                 .group = t->group,
+                .user = t->uid,
+                .is_shared = w->is_shared,
                 .limit_ns = t->limit_ns,
                 .plan = &t->plan,
                 .signals = t->signals,
@@ -185,7 +187,9 @@ static void workers_fill_settings(const struct workers *w) {
         w->out->settings = (struct worker_settings){ .head = { .verb = WORKER_SETTINGS },
                 .takes_ipc = w->takes_ipc,
                 .log_level = w->log_level,
-                .test_limit_ns = WORKER_TEST_NS };
+                .confine = w->confine,
+                .test_limit_ns = WORKER_TEST_NS,
+                .hang_limit_ns = w->hang_limit_ns };
 }
 
 static bool workers_send_words(struct workers *w) {
@@ -237,6 +241,22 @@ struct task *workers_take_done_task(struct workers *w) {
         return list_entry(first, struct task, link);
 }
 
+/* Whose plan it was learns that; the others, who may be another user's, hear no more than on which devices.
+ */
+static void workers_lose_task(struct workers *w, struct task *t, const char *why) {
+        char text[WORKER_TEXT_BYTES];
+        const struct plan *p = &t->plan;
+        if (t->ticket != w->culprit) {
+                workers_finish_task(w, t, STATUS_DEVICE_LOST, why);
+                return;
+        }
+        snprintf(text, sizeof(text), "its plan (%s, %u step%s, %llu bytes) did not end: %s", p->algorithm,
+                p->n_steps, p->n_steps == 1 ? "" : "s", (unsigned long long)p->moved_bytes, why);
+        log_warning("it was a collective of %s, %u step%s, %llu bytes", p->algorithm, p->n_steps,
+                p->n_steps == 1 ? "" : "s", (unsigned long long)p->moved_bytes);
+        workers_finish_task(w, t, STATUS_DEVICE_LOST, text);
+}
+
 /* One that is on its way has its seat already, and waits on in the queue: nothing of it has run. */
 void workers_lose_tasks(struct workers *w, const char *why) {
         for (uint32_t i = 0; i < w->n_seats; i++) {
@@ -246,7 +266,7 @@ void workers_lose_tasks(struct workers *w, const char *why) {
                 w->seats[i].task = NULL;
                 w->n_running--;
                 if (list_is_empty(&t->link))
-                        workers_finish_task(w, t, STATUS_DEVICE_LOST, why);
+                        workers_lose_task(w, t, why);
                 t->ticket = 0;
         }
         workers_begin_next(w);

@@ -66,10 +66,12 @@ static void take_ready(struct workers *w) {
 }
 
 static void take_off(struct workers *w, const struct worker_off *off) {
+        w->culprit = off->head.ticket;
         if (off->is_final)
                 workers_give_up(w, off->why);
         else
                 workers_lose(w, "%s", off->why);
+        w->culprit = 0;
 }
 
 static void take_sums(struct workers *w, const struct worker_sums *s) {

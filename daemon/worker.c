@@ -293,6 +293,8 @@ static void workers_init(struct workers *w, const struct workers_setting *settin
         w->nursery = setting->nursery;
         w->takes_ipc = setting->takes_ipc;
         w->log_level = setting->log_level;
+        w->confine = setting->confine;
+        w->hang_limit_ns = setting->hang_limit_ns;
         w->now_ns = setting->now_ns;
         w->socket = w->events = -1;
         w->lost_ns = w->eof_ns = WORKER_NEVER;
@@ -345,6 +347,10 @@ void workers_free(struct workers *w) {
         free(w->in);
         free(w->out);
         free(w);
+}
+
+void workers_set_shared(struct workers *w, bool is_shared) {
+        w->is_shared = is_shared;
 }
 
 /* --- what there is --- */

@@ -36,6 +36,8 @@ struct workers_setting {
         const char *why;         /* for people; copied */
         bool takes_ipc;          /* legacy handles */
         enum log_level log_level;
+        enum confine confine;   /* whether it confines itself */
+        uint64_t hang_limit_ns; /* after which a small plan that could run is judged hung; 0: never */
         struct doorbell bell;
         uint64_t now_ns;
 };
@@ -58,6 +60,9 @@ void workers_do(struct workers *w, struct chore *c);
 void workers_forget(struct workers *w, struct memory *m);
 /* Whether this chore goes here, before or instead of to the engine. */
 bool workers_want(const struct chore *c);
+
+/* Whether sessions of more than one user exist; counts for what is sent from now on. */
+void workers_set_shared(struct workers *w, bool is_shared);
 
 struct task *workers_take_done_task(struct workers *w);
 struct chore *workers_take_done_chore(struct workers *w);

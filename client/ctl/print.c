@@ -205,6 +205,11 @@ static bool is_same_class(const char *a, const char *b) {
         return n == class_length(b) && strncmp(a, b, n) == 0;
 }
 
+static size_t length_before(const char *text, const char *part) {
+        const char *at = strstr(text, part);
+        return at ? (size_t)(at - text) : strlen(text);
+}
+
 static void line_add_device_run(struct line *l, const struct tutti_row_device *first, const char *last_name,
         uint32_t n_workers, const char *isa) {
         line_add_safe(l, first->name);
@@ -212,8 +217,10 @@ static void line_add_device_run(struct line *l, const struct tutti_row_device *f
                 line_add(l, "-%s", last_name + class_length(last_name));
         if (strncmp(first->name, "CPU:", 4) == 0)
                 line_add(l, " (%u worker%s, %s)", n_workers, n_workers == 1 ? "" : "s", isa);
-        else if (*first->describe)
+        else if (*first->describe && strcmp(first->name, last_name) == 0)
                 line_add(l, " (%s)", first->describe);
+        else if (*first->describe) /* without what each has for itself: where it is, what it is linked to */
+                line_add(l, " (%.*s)", (int)(length_before(first->describe, ", PCI ")), first->describe);
 }
 
 void line_add_devices(struct line *l, const struct tutti_answer *a) {

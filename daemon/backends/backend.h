@@ -85,6 +85,8 @@ struct run {
         struct list link;
         const struct plan *plan;
         uint64_t group;               /* one stream a device for each */
+        uint32_t user;                /* users take turns */
+        bool is_shared;               /* others than this one are there, if only to come */
         const struct signal *signals; /* [n_signals]: one for each half that brought one */
         uint32_t n_signals;
         uint64_t limit_ns; /* how long it may wait for signals; then TIMEOUT, nothing written */

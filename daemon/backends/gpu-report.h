@@ -19,6 +19,8 @@ struct gpu_device {
         uint64_t n_bytes;              /* of its memory */
         uint32_t paths;                /* 1 << enum memory_path, for each kind of memory that it takes */
         uint32_t peers[2];             /* bit k % 32 of peers[k / 32]: it reads and writes GPU:k's memory */
+        uint32_t nvlinks[2];           /* those of them that it reaches over links of their own */
+        char ways[GPU_TEXT_BYTES];     /* the same for people: "NVLink to 1,2,3,4"; "": over none */
         bool has_timeline;             /* its streams wait for values in memory, and write them */
         bool has_library;              /* NCCL is there for it */
 };
@@ -35,6 +37,7 @@ struct gpu_options {
         uint64_t test_limit_ns;    /* for each device and path of the self-test */
         const char *cuda_path;     /* of the driver; NULL: libcuda.so.1 as the linker finds it */
         const char *nccl_path;     /* NULL: libnccl.so.2; "": none */
+        uint64_t hang_limit_ns;    /* for any other plan, once it could run, where it is small; 0: none */
         uint64_t library_limit_ns; /* for a collective of NCCL, once it runs; 0: 60 s */
 };
 
@@ -51,4 +54,5 @@ struct gpu_backend {
          * more can be done, and the process is to end. */
         bool is_broken;
         char broken_why[GPU_TEXT_BYTES];
+        const struct run *broken_by; /* the one that did not end; NULL: nobody knows */
 };

@@ -166,6 +166,8 @@ static void launch(struct gpu *g, struct gpu_task *t) {
         }
         t->run.plan = &t->assembly.plan;
         t->run.group = t->assembly.head.group;
+        t->run.user = t->assembly.head.user;
+        t->run.is_shared = t->assembly.head.is_shared;
         t->run.limit_ns = t->assembly.head.limit_ns;
         t->run.signals = t->assembly.signals;
         t->run.n_signals = t->assembly.head.n_signals;

@@ -9,6 +9,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "confine.h"
 
 #define SPIN_NS    (100 * 1000ull) /* after work was begun or has ended: looks again at once */
 #define NAP_NS     (20 * 1000ull)  /* then sleeps for so long, and each time for twice as long */
@@ -38,11 +39,33 @@ static void say_hello(struct gpu *g) {
         gpu_say(g, -1);
 }
 
+/* The one that it did not survive. */
+static uint64_t ticket_of_culprit(const struct gpu *g) {
+        const struct run *culprit = g->backend ? g->backend->broken_by : NULL;
+        list_for_each (it, &g->running) {
+                const struct gpu_task *t = list_entry(it, struct gpu_task, link);
+                if (&t->run == culprit)
+                        return t->ticket;
+        }
+        return 0;
+}
+
 static void say_off(struct gpu *g, bool is_final, const char *why) {
-        g->out.off = (struct worker_off){ .head = { .verb = WORKER_OFF }, .is_final = is_final };
+        g->out.off = (struct worker_off){ .head = { .verb = WORKER_OFF, .ticket = ticket_of_culprit(g) },
+                .is_final = is_final };
         text_copy(g->out.off.why, sizeof(g->out.off.why), why);
         gpu_say(g, -1);
         gpu_end(g, 1);
+}
+
+/* Less than it could be, which is no reason not to serve (P15). */
+static void say_unconfined(struct gpu *g, const char *why) {
+        if (why[0] == '\0')
+                return;
+        g->out.fallback = (struct worker_fallback){ .head = { .verb = WORKER_FALLBACK } };
+        text_copy(g->out.fallback.report.what, sizeof(g->out.fallback.report.what), "tuttid-gpu");
+        text_copy(g->out.fallback.report.why, sizeof(g->out.fallback.report.why), why);
+        gpu_say(g, -1);
 }
 
 static void say_what_there_is(struct gpu *g) {
@@ -59,6 +82,9 @@ static void say_what_there_is(struct gpu *g) {
                         .report = b->fallbacks[i] };
                 gpu_say(g, -1);
         }
+}
+
+static void say_ready(struct gpu *g) {
         g->out.head = (struct worker_head){ .verb = WORKER_READY };
         gpu_say(g, -1);
 }
@@ -68,20 +94,27 @@ static bool is_final(int r) {
 }
 
 static void set_up(struct gpu *g, const struct worker_settings *s, gpu_backend_maker *maker) {
-        const struct gpu_options options = { .takes_ipc = s->takes_ipc, .test_limit_ns = s->test_limit_ns };
+        const struct gpu_options options = { .takes_ipc = s->takes_ipc,
+                .test_limit_ns = s->test_limit_ns,
+                .hang_limit_ns = s->hang_limit_ns };
         char why[WORKER_TEXT_BYTES] = "";
         if (g->backend) {
                 gpu_end(g, 2);
                 return;
         }
         log_set_level((enum log_level)s->log_level);
+        char alone_why[CONFINE_WHY_BYTES], filter_why[CONFINE_WHY_BYTES];
+        confine_from_others((enum confine)s->confine, alone_why);
         int r = maker(&g->backend, &options, why, sizeof(why));
-        if (r < 0)
-                say_off(g, is_final(r), why);
-        else if (g->backend->n_devices == 0)
-                say_off(g, true, "the driver is there, and no GPU");
-        else
-                say_what_there_is(g);
+        if (r < 0 || g->backend->n_devices == 0) {
+                say_off(g, r == 0 || is_final(r), r < 0 ? why : "the driver is there, and no GPU");
+                return;
+        }
+        confine_gpu((enum confine)s->confine, filter_why);
+        say_what_there_is(g);
+        say_unconfined(g, alone_why);
+        say_unconfined(g, filter_why);
+        say_ready(g);
 }
 
 /* --- the loop --- */

@@ -465,7 +465,8 @@ static int query_in(const Tutti__V1__Query *m, struct arena *arena, struct msg_q
                 .has_user = m->has_user,
                 .user = m->user,
                 .has_shape = m->shape != NULL,
-                .world_size = m->world_size };
+                .world_size = m->world_size,
+                .devices = string_in(m->devices) };
         return m->shape ? submit_in(m->shape, arena, &ret->shape) : 0;
 }
 
@@ -483,6 +484,7 @@ static bool query_out(const struct msg_query *q, struct arena *scratch, struct q
         m->has_user = q->has_user;
         m->user = q->user;
         m->world_size = q->world_size;
+        m->devices = string_out(q->devices);
         m->shape = q->has_shape ? &box->shape.message : NULL;
         return !q->has_shape || submit_out(&q->shape, scratch, &box->shape);
 }

@@ -191,6 +191,7 @@ struct msg_query {
         bool has_shape; /* WHAT_PLAN */
         struct msg_submit shape;
         uint32_t world_size;
+        const char *devices; /* with commas between them; "": the host */
 };
 
 struct request {

@@ -200,5 +200,50 @@ START_TEST(who_wants_no_confinement_gets_none_and_is_told) {
 }
 END_TEST
 
+/* --- tuttid-gpu --- */
+
+static void confine_gpu_or_end(void) {
+        confine_from_others(CONFINE_YES, shared->why);
+        if (shared->why[0] == '\0')
+                confine_gpu(CONFINE_YES, shared->why);
+        if (shared->why[0] != '\0')
+                _exit(UNCONFINED);
+}
+
+static void be_a_confined_gpu_process(void) {
+        char path[64];
+        confine_gpu_or_end();
+        ck_assert_int_eq(status_of("Seccomp"), 2);
+        ck_assert_int_eq(status_of("NoNewPrivs"), 1);
+        expect_denied(syscall(SYS_execve, "/bin/true", NULL, NULL));
+        expect_denied(syscall(SYS_fork));
+        expect_denied(syscall(SYS_clone, 0, NULL, NULL, NULL, 0));
+        expect_denied(ptrace(PTRACE_TRACEME, 0, 0, 0));
+        expect_denied(kill(getppid(), 0));
+        expect_denied(socket(AF_VSOCK, SOCK_STREAM, 0));
+        expect_denied(socket(AF_NETLINK, SOCK_RAW, 12));
+        expect_denied(mmap(NULL, 4096, PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+        snprintf(path, sizeof(path), "/proc/%d/mem", (int)getppid());
+        ck_assert_int_eq(open(path, O_RDWR | O_CLOEXEC), -1);
+        ck_assert_int_eq(errno, EACCES);
+        ck_assert_int_ge(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), 0);
+        ck_assert_int_ge(open("/dev/null", O_RDWR | O_CLOEXEC), 0);
+}
+
+START_TEST(P21_what_computing_on_gpus_never_takes_is_taken_away) {
+        in_child(be_a_confined_gpu_process);
+}
+END_TEST
+
+START_TEST(P15_a_gpu_process_that_wants_none_is_told_once) {
+        char why[CONFINE_WHY_BYTES];
+        confine_from_others(CONFINE_NO, why);
+        ck_assert_str_eq(why, "");
+        confine_gpu(CONFINE_NO, why);
+        ck_assert_str_eq(why, "unconfined: daemon.confine is no");
+}
+END_TEST
+
 UNIT_MAIN("confine", 10, a_confined_process_can_do_nothing_else, files_are_only_read_and_memory_is_never_code,
-        every_thread_is_confined, what_running_takes_is_left, who_wants_no_confinement_gets_none_and_is_told)
+        every_thread_is_confined, what_running_takes_is_left, who_wants_no_confinement_gets_none_and_is_told,
+        P21_what_computing_on_gpus_never_takes_is_taken_away, P15_a_gpu_process_that_wants_none_is_told_once)

@@ -158,6 +158,7 @@ int cuda_backend_new(struct gpu_backend **ret, const struct gpu_options *o, char
         list_init(&c->areas);
         list_init(&c->openings);
         list_init(&c->runs);
+        list_init(&c->tenants);
         int r = set_environment();
         if (r == 0)
                 r = driver_open(&c->driver, o->cuda_path, why, why_bytes);

@@ -11,6 +11,7 @@
 #define ON_HOST UINT32_MAX /* instead of a device's index: host memory that all devices reach */
 
 struct cliques;
+struct tenant;
 
 struct cuda_device {
         uint32_t index; /* GPU:index; what it is, c->base.devices[index] tells; why[0] there: it is off */
@@ -24,6 +25,7 @@ struct cuda_device {
         uint32_t n_multiprocessors;
         uint64_t granularity; /* of memory that has descriptors; 0: it has none */
         uint64_t reach;       /* bit k: it may read and write GPU:k's memory; its own always */
+        uint64_t links;       /* bit k: it reaches GPU:k over links of their own */
         bool has_read_only;   /* host memory is registered for reading alone */
         struct list events;   /* free ones */
         uint32_t n_events;
@@ -34,6 +36,7 @@ struct lane {
         struct list link;
         uint64_t group;
         uint32_t n_runs;
+        uint64_t seen;                     /* the poll in which a run of it was last looked at */
         CUstream streams[MAX_GPU_DEVICES]; /* made when they are needed */
 };
 
@@ -84,10 +87,16 @@ struct cuda {
         struct cuda_device *devices; /* [n_devices] */
         CUcontext current;
         struct list idle_lanes, busy_lanes;
-        uint32_t n_lanes;        /* both */
-        struct list areas;       /* free ones */
-        struct list openings;    /* of legacy handles */
-        struct list runs;        /* under way, in the order of their launch */
+        uint32_t n_lanes;     /* both */
+        struct list areas;    /* free ones */
+        struct list openings; /* of legacy handles */
+        struct list runs;     /* under way, in the order of their launch */
+        struct list tenants;  /* users with runs under way */
+        uint32_t n_tenants;
+        bool is_shared;                   /* there are users beside the one who came last */
+        const struct tenant *awaits_lane; /* who is next to have one; NULL: nobody waits */
+        uint64_t bytes_under_way;         /* that they read and write */
+        uint64_t n_polls;
         struct cliques *cliques; /* of the library; NULL: it is not there */
         char fallback_line[GPU_TEXT_BYTES + 40];
 };
@@ -123,6 +132,8 @@ void cuda_devices_close(struct cuda *c);
 /* "GPU:0-GPU:3", whichever comes first. */
 #define WAY_BYTES 32
 void cuda_print_way(const struct cuda_device *a, const struct cuda_device *b, char text[WAY_BYTES]);
+/* Once the ways are tested: fills in what each device reaches, and over what. */
+void cuda_devices_report_ways(struct cuda *c);
 void cuda_device_turn_off(struct cuda *c, struct cuda_device *d, const char *why);
 
 CUevent cuda_event_take(struct cuda *c, struct cuda_device *d); /* NULL: none can be had */

@@ -6,6 +6,7 @@
 #include "backends/cuda/cuda-private.h"
 #include "backends/cuda/kernels-image.h"
 #include "base/log.h"
+#include "base/text.h"
 
 /* Beyond these none are kept. */
 #define MAX_EVENTS 256
@@ -134,6 +135,18 @@ void cuda_print_way(const struct cuda_device *a, const struct cuda_device *b, ch
                 is_first ? b->index : a->index);
 }
 
+/* The driver does not say what a way is made of. But atomic operations are done over NVLink by the other
+ * device itself, and over PCIe not (CUDA programming guide, peer access): which is what it does say. */
+static void find_link(struct cuda *c, struct cuda_device *from, const struct cuda_device *to) {
+        int has_atomics = 0;
+        CUresult r = c->driver.cuDeviceGetP2PAttribute(
+                &has_atomics, CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED, from->handle, to->handle);
+        if (r != CUDA_SUCCESS)
+                cuda_note(c, r, "cuDeviceGetP2PAttribute");
+        else if (has_atomics)
+                from->links |= UINT64_C(1) << to->index;
+}
+
 static void enable_peer(struct cuda *c, struct cuda_device *from, struct cuda_device *to) {
         char what[WAY_BYTES];
         int can = 0;
@@ -145,10 +158,12 @@ static void enable_peer(struct cuda *c, struct cuda_device *from, struct cuda_de
         }
         if (r == CUDA_SUCCESS && cuda_enter(c, from) == 0)
                 r = c->driver.cuCtxEnablePeerAccess(to->context, 0);
-        if (r == CUDA_SUCCESS || r == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED)
-                from->reach |= UINT64_C(1) << to->index;
-        else
+        if (r != CUDA_SUCCESS && r != CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED) {
                 cuda_add_fallback(c, what, "no peer access: %s", driver_error(&c->driver, r));
+                return;
+        }
+        from->reach |= UINT64_C(1) << to->index;
+        find_link(c, from, to);
 }
 
 static bool is_on(const struct cuda *c, uint32_t i) {
@@ -160,6 +175,22 @@ static void enable_peers(struct cuda *c) {
                 for (uint32_t j = 0; j < c->n_devices; j++)
                         if (i != j && is_on(c, i) && is_on(c, j))
                                 enable_peer(c, &c->devices[i], &c->devices[j]);
+}
+
+void cuda_devices_report_ways(struct cuda *c) {
+        for (uint32_t i = 0; i < c->n_devices; i++) {
+                struct gpu_device *report = &c->base.devices[i];
+                uint64_t reach = c->devices[i].reach, links = c->devices[i].links & reach;
+                struct text t;
+                report->peers[0] = (uint32_t)reach;
+                report->peers[1] = (uint32_t)(reach >> 32);
+                report->nvlinks[0] = (uint32_t)links;
+                report->nvlinks[1] = (uint32_t)(links >> 32);
+                text_init(&t, report->ways, sizeof(report->ways));
+                for (uint32_t k = 0; k < c->n_devices; k++)
+                        if (links >> k & 1)
+                                text_add(&t, "%s%u", t.used ? "," : "NVLink to ", k);
+        }
 }
 
 int cuda_devices_open(struct cuda *c, char *why, size_t why_bytes) {

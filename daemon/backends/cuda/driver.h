@@ -25,6 +25,7 @@
         X(cuDeviceTotalMem)                                                                                  \
         X(cuDeviceGetPCIBusId)                                                                               \
         X(cuDeviceCanAccessPeer)                                                                             \
+        X(cuDeviceGetP2PAttribute)                                                                           \
         X(cuDevicePrimaryCtxRetain)                                                                          \
         X(cuDevicePrimaryCtxRelease)                                                                         \
         X(cuCtxSetCurrent)                                                                                   \

@@ -65,6 +65,8 @@ struct flight {
         uint64_t sets[MAX_SETS];    /* devices of the library's steps, each set once */
         uint32_t n_sets;
         uint32_t next_step;
+        struct tenant *tenant; /* whose it is */
+        bool is_counted;       /* it is at work, for him */
         bool has_stand_ins, has_refs;
         bool is_waiting;             /* a stream waits for signals that the host has not seen yet */
         bool is_let_go;              /* it has waited too long, and goes on without effect */
@@ -74,6 +76,8 @@ struct flight {
         bool has_failed;             /* its status is not OK, and it goes on only to be let go of */
         uint64_t n_aborts[MAX_SETS]; /* of the cliques, when it began */
         uint64_t launched_ns, fed_ns, let_go_ns;
+        uint64_t working_ns; /* since when the devices could do it; 0: not yet, as far as is known */
+        uint64_t most_bytes; /* that were under way since, all runs together */
 };
 
 static inline struct gate *flight_gate(const struct flight *f) {
@@ -118,6 +122,31 @@ void flight_write_done(struct cuda *c, struct flight *f);
 void flight_let_go(struct cuda *c, struct flight *f);
 /* Whether every page can be waited for on this run's streams. */
 bool flight_can_wait(struct cuda *c, const struct flight *f);
+
+/* --- tenants.c: users in turn --- */
+
+/* Runs that may wait for their clients in streams, all together; what waits has a lane of its own. */
+#define MAX_WAITING 16
+
+/* It is one of its user's from now on. false: memory is short. */
+bool tenant_join(struct cuda *c, struct flight *f) MUST_USE;
+void tenant_leave(struct cuda *c, struct flight *f);
+/* It could be put into streams: whether it is its turn. If not, it is its user's next one. */
+bool tenant_has_turn(struct cuda *c, struct flight *f);
+/* It has looked for a lane: f->lane says with what success. */
+void tenant_found_lane(struct cuda *c, const struct flight *f);
+/* It lies in streams, and waits for no client any more. */
+void tenant_works(const struct cuda *c, struct flight *f);
+/* Whether it may wait for its client in a stream, and not here. */
+bool tenant_may_wait_on_device(const struct cuda *c, const struct flight *f);
+
+/* --- flight-watch.c --- */
+
+/* At each poll, of all runs in the order of their launch: breaks the backend when it is at work for longer
+ * than any honest work takes. */
+void flight_watch_hang(struct cuda *c, struct flight *f);
+/* How long that is where so much is under way. */
+uint64_t flight_hang_limit_ns(const struct cuda *c, uint64_t n_bytes);
 
 /* --- flight-feed.c --- */
 

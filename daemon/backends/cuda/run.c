@@ -9,8 +9,6 @@
 #include "backends/cuda/nccl-cliques.h"
 #include "base/clock.h"
 
-/* Beyond these the host holds runs until their signals are there: what waits has a lane of its own. */
-#define MAX_WAITING 16
 /* A stream that has been let go, or whose run has failed, is through in no time, or the device is lost. */
 #define DRAIN_LIMIT_NS (10 * NS_PER_S)
 
@@ -83,6 +81,8 @@ static int begin(struct cuda *c, struct flight *f) {
                 flight_fail(f, STATUS_DEVICE_LOST, "%s", c->base.broken_why);
         else if (!signals_are_sound(f->run))
                 flight_fail(f, STATUS_INTERNAL, "a signal outside its page");
+        else if (!tenant_join(c, f))
+                flight_fail(f, STATUS_INTERNAL, "tuttid-gpu is short of memory");
         else
                 return flight_prepare(c, f);
         return -EIO;
@@ -93,8 +93,10 @@ static void end(struct cuda *c, struct flight *f) {
         if (signals_are_sound(run))
                 flight_write_done(c, f);
         flight_give_back(c, f);
+        tenant_leave(c, f);
         for_each_memory(run, unref, c);
         list_unlink(&f->link);
+        c->bytes_under_way -= run->plan->moved_bytes;
         free(f);
         run->done_ns = clock_now_ns();
         run->is_over = true;
@@ -120,6 +122,7 @@ int cuda_run_launch(struct backend *b, struct run *run) {
         f->run = run;
         f->launched_ns = run->started_ns;
         list_init(&f->link);
+        c->bytes_under_way += run->plan->moved_bytes;
         for_each_memory(run, ref, NULL);
         int r = begin(c, f);
         if (r < 0) {
@@ -141,7 +144,8 @@ static uint32_t count_waiting(const struct cuda *c) {
 }
 
 static bool must_be_ready(struct cuda *c, const struct flight *f) {
-        return f->n_sets > 0 || f->has_stand_ins || !flight_can_wait(c, f) || count_waiting(c) >= MAX_WAITING;
+        return f->n_sets > 0 || f->has_stand_ins || !flight_can_wait(c, f) ||
+               count_waiting(c) >= MAX_WAITING || !tenant_may_wait_on_device(c, f);
 }
 
 static void time_out(struct flight *f, uint32_t late) {
@@ -172,10 +176,11 @@ static bool may_go(struct cuda *c, struct flight *f) {
                         time_out(f, late);
                 return false;
         }
-        if (!has_cliques(c, f))
+        if (!has_cliques(c, f) || (is_ready && !tenant_has_turn(c, f)))
                 return false;
         if (!f->lane)
                 f->lane = cuda_lane_take(c, f->run->group);
+        tenant_found_lane(c, f);
         f->is_waiting = !is_ready;
         return f->lane != NULL;
 }
@@ -218,8 +223,10 @@ static void watch_signals(struct cuda *c, struct flight *f) {
         uint32_t late;
         if (!f->is_waiting || f->is_let_go)
                 return;
-        if (flight_is_ready(f, &late))
+        if (flight_is_ready(f, &late)) {
+                tenant_works(c, f);
                 return;
+        }
         if (f->has_failed || clock_now_ns() - f->launched_ns > f->run->limit_ns)
                 let_go(c, f, late);
 }
@@ -259,6 +266,8 @@ static void conclude(struct cuda *c, struct flight *f) {
 static void feed(struct cuda *c, struct flight *f) {
         if (f->phase == FLIGHT_HELD) {
                 f->run->started_ns = f->fed_ns = clock_now_ns();
+                if (!f->is_waiting)
+                        tenant_works(c, f);
                 flight_copy_in(f);
         }
         f->phase = flight_feed(c, f) == FED_PAUSED ? FLIGHT_FEEDING : FLIGHT_FED;
@@ -297,6 +306,10 @@ void cuda_run_poll(struct backend *b) {
         list_for_each_safe (it, tmp, &c->runs)
                 if (!c->base.is_broken)
                         advance(c, list_entry(it, struct flight, link));
+        c->n_polls++; /* what has ended meanwhile is not judged, however late it is looked at */
+        list_for_each (it, &c->runs)
+                if (!c->base.is_broken)
+                        flight_watch_hang(c, list_entry(it, struct flight, link));
         if (c->base.is_broken)
                 lose_all(c);
 }

@@ -211,8 +211,5 @@ void cuda_self_test(struct cuda *c) {
                 if (cuda_device_of(c, DEVICE_GPU + i))
                         test_ways(&t, &c->devices[i]);
         clean_up(&t);
-        for (uint32_t i = 0; i < c->n_devices; i++) {
-                c->base.devices[i].peers[0] = (uint32_t)c->devices[i].reach;
-                c->base.devices[i].peers[1] = (uint32_t)(c->devices[i].reach >> 32);
-        }
+        cuda_devices_report_ways(c);
 }

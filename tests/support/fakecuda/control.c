@@ -112,6 +112,14 @@ bool fakecuda_has_struck(const struct fakecuda *f) {
         return true;
 }
 
+bool fakecuda_try(const struct fakecuda *f, unsigned int i, struct fakecuda_attempt *ret) {
+        if (i >= atomic_load(&f->page->n_tries))
+                return false;
+        const struct fake_try *t = &f->page->tries[i];
+        *ret = (struct fakecuda_attempt){ .name = t->name, .error = t->error, .must_work = t->must_work };
+        return true;
+}
+
 void fakecuda_clear(struct fakecuda *f) {
         for (int i = 0; i < FAKE_MAX_FAULTS; i++)
                 atomic_store(&f->page->faults[i].is_armed, 0);

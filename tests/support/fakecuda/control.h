@@ -30,6 +30,14 @@ unsigned int fakecuda_ipc_open(const struct fakecuda *f, const char *who);
 /* How many living processes have called cuInit. */
 unsigned int fakecuda_processes(const struct fakecuda *f, const char *who);
 
+/* What came of the i-th attempt of FAKECUDA_TRIES. false: there are no more, or none has been made. */
+struct fakecuda_attempt {
+        const char *name; /* "ptrace" */
+        int error;        /* errno; 0: it was not refused */
+        bool must_work;   /* the driver or NCCL needs it; all others must be refused */
+};
+bool fakecuda_try(const struct fakecuda *f, unsigned int i, struct fakecuda_attempt *ret);
+
 /* --- faults --- */
 
 enum fakecuda_fault {
@@ -40,6 +48,7 @@ enum fakecuda_fault {
         FAKECUDA_STALLS, /* the call returns, its work does not begin until fakecuda_clear */
         FAKECUDA_SLOWS,  /* the call, or its work in a stream, takes `ms` longer */
         FAKECUDA_ASYNC,  /* NCCL: the call returns, then the communicator reports `code` */
+        FAKECUDA_TRIES,  /* the call first tries what a confined process may not do: fakecuda_try */
 };
 
 struct fakecuda_strike {

@@ -83,6 +83,7 @@ CUresult fake_devices_init(void) {
         fake.has_ipc = strcmp(setting("FAKECUDA_IPC", ""), "refused") != 0;
         fake.has_vmm = strcmp(setting("FAKECUDA_VMM", ""), "refused") != 0;
         read_pairs(setting("FAKECUDA_PEERS", "all"), fake.reach);
+        read_pairs(setting("FAKECUDA_LINKS", "none"), fake.links);
         read_pairs(setting("FAKECUDA_CORRUPT_PEER", ""), fake.corrupt);
         read_pairs(setting("FAKECUDA_DEAD_PEER", ""), fake.dead);
         fake.n_devices = fake.n_physical;
@@ -247,6 +248,11 @@ static bool reaches(CUdevice device, CUdevice peer) {
         return device != peer && (fake.reach[fake_physical(device)] & (1u << fake_physical(peer)));
 }
 
+/* Over links of their own, where the other device does atomic operations itself. */
+static bool is_linked(CUdevice device, CUdevice peer) {
+        return reaches(device, peer) && (fake.links[fake_physical(device)] & (1u << fake_physical(peer)));
+}
+
 CUresult CUDAAPI cuDeviceCanAccessPeer(int *ret, CUdevice device, CUdevice peer) {
         CUresult r = fake_enter(CALL_cuDeviceCanAccessPeer, FAKE_INIT);
         if (r != CUDA_SUCCESS)
@@ -266,7 +272,11 @@ CUresult CUDAAPI cuDeviceGetP2PAttribute(
                 return fake_leave(CUDA_ERROR_INVALID_DEVICE);
         if (!ret)
                 return fake_leave(CUDA_ERROR_INVALID_VALUE);
-        *ret = attribute != CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK && reaches(device, peer);
+        *ret = reaches(device, peer);
+        if (attribute == CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED)
+                *ret = is_linked(device, peer);
+        else if (attribute == CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK)
+                *ret = !is_linked(device, peer); /* 0 is the best */
         return fake_leave(CUDA_SUCCESS);
 }
 

@@ -55,6 +55,7 @@ struct fake {
         int n_devices;
         int n_physical;
         uint32_t reach[FAKE_MAX_DEVICES];   /* bit j of [i]: physical i may read j as a peer */
+        uint32_t links[FAKE_MAX_DEVICES];   /* bit j of [i]: over links of their own */
         uint32_t dead[FAKE_MAX_DEVICES];    /* bit j of [i]: copies between i and j never end */
         uint32_t corrupt[FAKE_MAX_DEVICES]; /* bit j of [i]: copies between i and j flip a bit */
         bool has_ipc, has_vmm;
@@ -123,6 +124,11 @@ void fake_faults_init(void);
 bool fake_is_held(enum fake_call call);
 bool fake_takes_allowance(enum fake_call call);
 
+/* --- escape.c --- */
+
+/* Tries what a confined tuttid-gpu may not do, and what it must still be able to; notes it on the page. */
+void fake_try_all(struct fake_page *page);
+
 /* --- device.c --- */
 
 CUresult fake_devices_init(void);
@@ -180,6 +186,12 @@ CUresult fake_charge(const struct fake_allocation *what);
 void fake_uncharge(uint64_t id);
 /* Whether the device still has that much. */
 bool fake_has_room(int physical, uint64_t n_bytes);
+
+/* --- ipc.c --- */
+
+/* The file in which the process `pid` has what cuMemAlloc gives of that device; false: there is no control
+ * file that it would lie beside. */
+bool fake_heap_path(char *buf, size_t size, int pid, uint32_t physical);
 
 /* --- vmm.c --- */
 

@@ -98,6 +98,7 @@ static void apply(struct fake_fault *f, struct fake_verdict *v) {
         case FAKE_STALL: v->stall = f; break;
         case FAKE_SLOW: v->slow_ms += f->ms; break;
         case FAKE_ASYNC: v->async = f; break;
+        case FAKE_TRY: fake_try_all(fake.page); break;
         }
 }
 

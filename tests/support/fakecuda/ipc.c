@@ -1,10 +1,12 @@
-/* Legacy handles of device memory. A handle names the process, its descriptor and the place in it; who opens
- * it finds the descriptor under /proc, so that a handle of a process of another pid namespace, or of one that
- * has ended, is refused. */
+/* Legacy handles of device memory. A handle names the process, its pid namespace, and the place in its heap,
+ * which is a file beside the control file (without one, its descriptor under /proc). A handle of a process of
+ * another pid namespace, or of one that has ended, is refused. */
 #include "fake.h"
 
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -14,10 +16,23 @@ struct ticket {
         uint32_t magic;
         int32_t pid, fd;
         uint32_t physical;
-        uint64_t inode, offset, n_bytes, id;
+        uint64_t inode, offset, n_bytes, id, pid_namespace;
 };
 enum { TICKET_MAGIC = 0x4d654d74 };
 _Static_assert(sizeof(struct ticket) <= sizeof(CUipcMemHandle), "it has to fit");
+
+static uint64_t pid_namespace(void) {
+        struct stat status;
+        return stat("/proc/self/ns/pid", &status) < 0 ? 0 : status.st_ino;
+}
+
+/* Without a right over it. */
+static bool is_alive(int pid) {
+        char path[32];
+        struct stat status;
+        snprintf(path, sizeof(path), "/proc/%d", pid);
+        return stat(path, &status) == 0;
+}
 
 CUresult CUDAAPI cuIpcGetMemHandle(CUipcMemHandle *ret, CUdeviceptr pointer) {
         CUresult r = fake_enter(CALL_cuIpcGetMemHandle, FAKE_CONTEXT);
@@ -38,10 +53,19 @@ CUresult CUDAAPI cuIpcGetMemHandle(CUipcMemHandle *ret, CUdeviceptr pointer) {
                 .inode = status.st_ino,
                 .offset = range->offset,
                 .n_bytes = range->n_bytes,
-                .id = range->id };
+                .id = range->id,
+                .pid_namespace = pid_namespace() };
         memset(ret, 0, sizeof(*ret));
         memcpy(ret, &t, sizeof(t));
         return fake_leave(CUDA_SUCCESS);
+}
+
+bool fake_heap_path(char *buf, size_t size, int pid, uint32_t physical) {
+        const char *control = getenv("FAKECUDA_CONTROL");
+        if (!control || !*control)
+                return false;
+        int n = snprintf(buf, size, "%s.heap-%d-%u", control, pid, physical);
+        return n > 0 && (size_t)n < size;
 }
 
 static struct fake_range *find_open(const struct ticket *t) {
@@ -53,9 +77,10 @@ static struct fake_range *find_open(const struct ticket *t) {
 }
 
 static CUresult map(const struct ticket *t, struct fake_range *ret) {
-        char path[64];
+        char path[PATH_MAX];
         struct stat status;
-        snprintf(path, sizeof(path), "/proc/%d/fd/%d", t->pid, t->fd);
+        if (!fake_heap_path(path, sizeof(path), t->pid, t->physical))
+                snprintf(path, sizeof(path), "/proc/%d/fd/%d", t->pid, t->fd);
         int fd = open(path, O_RDWR | O_CLOEXEC);
         if (fd < 0)
                 return CUDA_ERROR_INVALID_HANDLE;
@@ -101,6 +126,8 @@ static CUresult open_ticket(const struct ticket *t, CUdeviceptr *ret) {
                 return CUDA_ERROR_INVALID_HANDLE;
         if (t->pid == getpid())
                 return CUDA_ERROR_INVALID_CONTEXT;
+        if (t->pid_namespace != pid_namespace() || !is_alive(t->pid))
+                return CUDA_ERROR_INVALID_HANDLE;
         uint32_t bit = 1u << t->physical;
         if ((int)t->physical != c->physical && !(fake.reach[c->physical] & bit))
                 return CUDA_ERROR_MAP_FAILED;

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -76,9 +77,29 @@ CUresult CUDAAPI cuMemGetInfo(size_t *n_free, size_t *n_total) {
 
 /* --- device memory --- */
 
+/* Where there is a control file, a file beside it, which others find by its name: opening a legacy handle
+ * must not take the right to look into the process that made it, as it does not with the real driver. */
+static int open_heap(const struct fake_context *c) {
+        char path[PATH_MAX];
+        int fd = -1;
+        if (fake_heap_path(path, sizeof(path), getpid(), (uint32_t)c->physical))
+                fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+        return fd >= 0 ? fd : memfd_create("fakecuda-heap", MFD_CLOEXEC);
+}
+
+static void close_heap(struct fake_context *c) {
+        char path[PATH_MAX];
+        if (c->heap_fd < 0)
+                return;
+        close(c->heap_fd);
+        c->heap_fd = -1;
+        if (fake_heap_path(path, sizeof(path), getpid(), (uint32_t)c->physical))
+                unlink(path);
+}
+
 static CUresult map_piece(struct fake_context *c, struct fake_range *range) {
         if (c->heap_fd < 0)
-                c->heap_fd = memfd_create("fakecuda-heap", MFD_CLOEXEC);
+                c->heap_fd = open_heap(c);
         if (c->heap_fd < 0 || ftruncate(c->heap_fd, (off_t)(c->heap_end + range->n_bytes)) < 0)
                 return CUDA_ERROR_OUT_OF_MEMORY;
         void *at = mmap(
@@ -305,8 +326,6 @@ void fake_memory_end(struct fake_context *context) {
                 else
                         i++;
         }
-        if (context->heap_fd >= 0)
-                close(context->heap_fd);
-        context->heap_fd = -1;
+        close_heap(context);
         context->heap_end = 0;
 }

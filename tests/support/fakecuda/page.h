@@ -28,6 +28,16 @@ enum fake_action {
         FAKE_STALL,  /* the call returns; its work does not begin while the fault stands */
         FAKE_SLOW,   /* the call, or its work in a stream, takes `ms` longer */
         FAKE_ASYNC, /* NCCL: the call returns; the communicator's state becomes `code`, its work never ends */
+        FAKE_TRY,   /* the call first tries what a confined process may not do (escape.c) */
+};
+
+enum { FAKE_MAX_TRIES = 32 };
+
+/* What came of one attempt. */
+struct fake_try {
+        char name[24];
+        int32_t error; /* errno; 0: it was not refused */
+        uint32_t must_work;
 };
 
 struct fake_fault {
@@ -74,6 +84,8 @@ struct fake_page {
         struct fake_allocation allocations[FAKE_MAX_ALLOCATIONS];
         struct fake_fault faults[FAKE_MAX_FAULTS];
         struct fake_hold holds[FAKE_MAX_HOLDS];
+        struct fake_try tries[FAKE_MAX_TRIES];
+        _Atomic uint32_t n_tries; /* set when all are there */
 };
 
 /* Maps the page of the file `path`, which is made where it is not there; NULL: a page of one's own. The
