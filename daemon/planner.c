@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "planner-choice.h"
+#include "planner-extents.h"
 #include "planner-overlap.h"
 
 struct planner {
@@ -37,12 +38,19 @@ void planner_set_rules(struct planner *p, const struct plan_rules *rules) {
         p->rules = *rules;
 }
 
+uint64_t planner_operands(const struct problem *problem) {
+        const struct signature *s = problem->signature;
+        uint64_t n_values = (uint64_t)problem->n_ranks * s->n_entries;
+        return n_values * (kind_has_axis(s->kind) ? 1 + problem->n_ranks : 2);
+}
+
 uint64_t planner_bytes(const struct problem *problem) {
         const struct signature *s = problem->signature;
-        uint64_t n_places = 2ull * problem->n_ranks * s->n_entries;
+        uint64_t n_values = (uint64_t)problem->n_ranks * s->n_entries;
+        uint64_t n_steps = kind_has_axis(s->kind) ? n_values : s->n_entries;
         uint32_t n_dims = s->n_entries ? problem->entries[0][0].n_dims : 0;
-        return s->n_entries * sizeof(struct step) +
-               n_places * (sizeof(struct operand) + n_dims * sizeof(uint64_t) + 2 * sizeof(struct range));
+        return n_steps * sizeof(struct step) + 4 * n_values * sizeof(struct range) +
+               planner_operands(problem) * (sizeof(struct operand) + n_dims * sizeof(uint64_t));
 }
 
 /* "bytes 0..63 of R1's buffer 2" */
@@ -118,6 +126,8 @@ enum status planner_plan(
         if (status != STATUS_OK)
                 return status;
         status = check_weights(&problem, err);
+        if (status == STATUS_OK)
+                status = extents_find(&problem, plan, err);
         if (status != STATUS_OK)
                 return status;
         if (ranges_gather(&p->ranges, &problem) < 0 ||
