@@ -50,7 +50,8 @@ uint64_t planner_bytes(const struct problem *problem) {
         uint64_t n_steps = kind_has_axis(s->kind) ? n_values : s->n_entries;
         uint32_t n_dims = s->n_entries ? problem->entries[0][0].n_dims : 0;
         return n_steps * sizeof(struct step) + 4 * n_values * sizeof(struct range) +
-               planner_operands(problem) * (sizeof(struct operand) + n_dims * sizeof(uint64_t));
+               (planner_operands(problem) + 2 * (s->axes ? n_values : 0)) * n_dims * sizeof(uint64_t) +
+               planner_operands(problem) * sizeof(struct operand);
 }
 
 /* "bytes 0..63 of R1's buffer 2" */
@@ -128,6 +129,8 @@ enum status planner_plan(
         status = check_weights(&problem, err);
         if (status == STATUS_OK)
                 status = extents_find(&problem, plan, err);
+        if (status == STATUS_OK)
+                status = folds_check(&problem, err);
         if (status != STATUS_OK)
                 return status;
         if (ranges_gather(&p->ranges, &problem) < 0 ||
