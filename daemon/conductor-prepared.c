@@ -42,12 +42,23 @@ static struct prepared *prepared_find(const struct conductor *c, uint64_t sessio
 
 /* --- keeping --- */
 
+/* Dense values, combined as they are or told to all. */
+static bool is_plain(const struct half *half) {
+        const struct signature *s = &half->signature;
+        if (s->axes || (s->kind != KIND_REDUCE && s->kind != KIND_BATCH_REDUCE && s->kind != KIND_BROADCAST))
+                return false;
+        for (uint32_t i = 0; i < s->n_entries; i++)
+                if (half->entries[i].layout != LAYOUT_DENSE)
+                        return false;
+        return true;
+}
+
 /* Its values lie in buffers of host memory, where they will lie again. */
 static bool may_keep(const struct conductor *c, const struct session *s, const struct half *half) {
+        const uint32_t n_entries = half->signature.n_entries;
         return half->prepare != 0 && !half->prepared && !half->object && half->device == 0 &&
-               !half->signature.options.check_inputs && half->signature.n_entries > 0 &&
-               half->signature.n_entries <= MAX_PREPARED_ENTRIES &&
-               half->n_checked == half->signature.n_entries && s->n_prepared < MAX_PREPARED &&
+               !half->signature.options.check_inputs && n_entries > 0 && n_entries <= MAX_PREPARED_ENTRIES &&
+               half->n_checked == n_entries && is_plain(half) && s->n_prepared < MAX_PREPARED &&
                !prepared_find(c, s->id, half->prepare);
 }
 

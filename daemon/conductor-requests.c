@@ -50,10 +50,19 @@ void conductor_give_back_dropped(struct conductor *c, uint32_t *n) {
 /* --- submissions --- */
 
 /* Elements from the first to the last; signature_check has seen to it that they can be counted. */
-static uint64_t extent_at(const struct entry *e, const struct place *place) {
+static uint64_t input_extent(const struct entry *e) {
         struct view view;
         uint64_t extent;
-        entry_view(e, place, &view);
+        entry_view(e, &e->input, &view);
+        CHECK(view_extent(&view, &extent));
+        return extent;
+}
+
+/* Of all that it has room for. */
+static uint64_t output_extent(const struct half *half, const struct entry *e) {
+        struct view view;
+        uint64_t extent;
+        entry_output_view(&half->signature, e, &view);
         CHECK(view_extent(&view, &extent));
         return extent;
 }
@@ -64,7 +73,7 @@ static enum status conductor_lease_entry(
         uint32_t rank = v->rank;
         if (signature_reads(&half->signature, rank)) {
                 enum status status = buffer_lease(c->house.buffers, half->session, &e->input, BUFFER_READ,
-                        extent_at(e, &e->input), dtype_bytes(e->dtype), &c->error);
+                        input_extent(e), dtype_bytes(e->dtype), &c->error);
                 if (status != STATUS_OK)
                         return status;
         }
@@ -76,7 +85,7 @@ static enum status conductor_lease_entry(
                 return conductor_use_result(c, half, e, v);
         if (e->output.buffer != 0 && entry_has_destination(e, rank))
                 return buffer_lease(c->house.buffers, half->session, &e->output, BUFFER_WRITE,
-                        extent_at(e, &e->output), dtype_bytes(entry_output_dtype(e)), &c->error);
+                        output_extent(half, e), dtype_bytes(entry_output_dtype(e)), &c->error);
         return STATUS_OK;
 }
 

@@ -86,7 +86,9 @@ static struct result_user user_of(const struct half *half, uint32_t rank) {
 /* Elements of the slot that an output takes; UINT64_MAX: more than can be counted. */
 static uint64_t extent_in_slot(const struct half_view *v, const struct entry *e) {
         uint64_t count, n_bytes;
-        CHECK(entry_count(e, &count)); /* its half's check has seen to that */
+        struct entry output = *e;
+        entry_output_shape(v->signature, e, output.shape);
+        CHECK(entry_count(&output, &count)); /* its half's check has seen to that */
         if (v->signature->kind != KIND_MERGE_CALL || count == 0)
                 return count;
         if (__builtin_mul_overflow(entry_part_bytes(e), (uint64_t)(v->world_size - 1), &n_bytes) ||

@@ -31,6 +31,7 @@ void plan_deinit(struct plan *p) {
         large_free(p->strides, p->strides_capacity * sizeof(*p->strides));
         free(p->sums);
         free(p->scratch);
+        large_free(p->extents, p->extents_capacity * sizeof(*p->extents));
         free(p->parts);
         plan_init(p);
 }
@@ -48,6 +49,8 @@ void plan_reset(struct plan *p) {
                 .strides_capacity = p->strides_capacity,
                 .scratch = p->scratch,
                 .scratch_capacity = p->scratch_capacity,
+                .extents = p->extents,
+                .extents_capacity = p->extents_capacity,
                 .parts = p->parts,
                 .parts_capacity = p->parts_capacity,
         };
@@ -233,6 +236,47 @@ void plan_simplify_step(struct plan *p) {
         p->n_strides = s->first_stride + n_operands * s->n_dims;
 }
 
+const uint64_t *plan_fold(const struct plan *p, const struct step *step, uint32_t input) {
+        return &p->strides[step->first_fold + 2 * (uint64_t)input * step->n_folds];
+}
+
+uint64_t *plan_add_folds(struct plan *p, uint32_t n_folds) {
+        struct step *s = &p->steps[p->n_steps - 1];
+        uint64_t n_new = 2 * (uint64_t)s->n_inputs * n_folds;
+        uint64_t *strides = reserve(p->strides, &p->strides_capacity, p->n_strides + n_new, sizeof(*p->strides));
+        if (!strides)
+                return NULL;
+        p->strides = strides;
+        s->n_folds = n_folds;
+        s->first_fold = p->n_strides;
+        p->n_strides += (uint32_t)n_new;
+        return &strides[s->first_fold];
+}
+
+uint64_t step_entry_index(const struct step *s, uint64_t i) {
+        if (s->run_elements == 0)
+                return s->first_element + i;
+        return s->first_element + i / s->run_elements * s->run_stride + i % s->run_elements;
+}
+
+/* --- lengths of results --- */
+
+int plan_make_extents(struct plan *p, uint32_t n_entries, uint32_t n_halves) {
+        uint64_t n = (uint64_t)n_entries * (n_halves + 1);
+        uint64_t *extents = reserve(p->extents, &p->extents_capacity, n, sizeof(*p->extents));
+        if (!extents)
+                return -ENOMEM;
+        memset(extents, 0, n * sizeof(*extents));
+        p->extents = extents;
+        p->n_extents = (uint32_t)n;
+        p->extents_of_entry = n_halves + 1;
+        return 0;
+}
+
+uint64_t *plan_extents(const struct plan *p, uint32_t entry) {
+        return p->n_extents ? &p->extents[(uint64_t)entry * p->extents_of_entry] : NULL;
+}
+
 /* --- checksums of inputs --- */
 
 int plan_begin_sums(struct plan *p) {
@@ -294,6 +338,23 @@ static void number_chunks(struct plan *p) {
         }
 }
 
+/* What an element of the step's index space stands for: as many bytes of an input as become one result. */
+static uint64_t share_bytes(const struct step *s) {
+        return dtype_bytes(s->dtype) * (s->n_folds ? s->fold_count : 1);
+}
+
+/* Elements of all inputs. */
+static uint64_t read_elements(const struct plan *p, const struct step *s) {
+        uint64_t n_elements = s->n_folds ? 0 : s->count * s->n_inputs;
+        for (uint32_t i = 0; s->n_folds && i < s->n_inputs; i++) {
+                uint64_t n = s->count;
+                for (uint32_t d = 0; d < s->n_folds; d++)
+                        n *= plan_fold(p, s, i)[d];
+                n_elements += n;
+        }
+        return n_elements;
+}
+
 /* The sums cannot overflow: what a step spans is mapped, so it has less than 2^47 bytes, and a batch has at
  * most 2^16 entries. moved_bytes, which is for people, may wrap where all ranks of a full world bring that
  * much. */
@@ -304,10 +365,11 @@ void plan_freeze(struct plan *p, uint64_t chunk_bytes) {
         for (uint32_t i = 0; i < p->n_steps; i++) {
                 struct step *s = &p->steps[i];
                 s->start_bytes = p->total_bytes;
-                s->n_bytes = s->kind == STEP_JOIN ? 0 : s->count * dtype_bytes(s->dtype);
+                s->n_bytes = s->kind == STEP_JOIN ? 0 : s->count * share_bytes(s);
                 p->total_bytes += s->n_bytes;
                 p->moved_bytes +=
-                        s->n_bytes * s->n_inputs + s->count * dtype_bytes(s->output_dtype) * s->n_outputs;
+                        read_elements(p, s) * dtype_bytes(s->dtype) +
+                        s->count * dtype_bytes(s->output_dtype) * s->n_outputs;
         }
         p->chunk_bytes = chunk_bytes;
         p->n_phases++;
@@ -361,7 +423,7 @@ static uint32_t find_step(const struct plan *p, const struct part *part, uint64_
 static uint64_t elements_before(const struct step *s, uint64_t at_bytes) {
         if (at_bytes <= s->start_bytes)
                 return 0;
-        uint64_t size = dtype_bytes(s->dtype), distance = at_bytes - s->start_bytes;
+        uint64_t size = share_bytes(s), distance = at_bytes - s->start_bytes;
         return distance >= s->n_bytes ? s->count : (distance + size - 1) / size;
 }
 
@@ -417,6 +479,11 @@ static void print_operands(
                         text_add(t, "R%u b%llu", o->rank, (unsigned long long)o->buffer);
                 text_add(t, "+%llu", (unsigned long long)o->offset_bytes);
                 print_numbers("/", plan_strides(p, s, first + i), s->n_dims, t);
+                if (s->n_folds && first < s->n_inputs) {
+                        const uint64_t *lengths = plan_fold(p, s, first + i);
+                        print_numbers(" over ", lengths, s->n_folds, t);
+                        print_numbers("/", lengths + s->n_folds, s->n_folds, t);
+                }
                 if (has_weights)
                         text_add(t, " *%g", o->weight);
         }

@@ -69,12 +69,20 @@ struct step {
         double total_weight;    /* of all inputs, where the step has weights */
         uint32_t entry;         /* of the batch, for messages */
         uint64_t count;         /* elements */
-        uint64_t first_element; /* of the entry: where a step that has only a part of it begins; messages */
+        /* Where a step that has only a part of its entry begins in it, and where that part is cut into runs
+         * (run_elements not 0), from one to the next: for messages. */
+        uint64_t first_element, run_elements, run_stride;
         /* Where not all operands are dense: how the elements lie, as plan_strides tells for each operand.
          * n_dims 0: dense, all of them. */
         uint32_t n_dims;
         uint64_t shape[MAX_DIMS];
         uint64_t first_stride; /* in plan->strides: n_dims for each operand */
+        /* A REDUCE over dimensions of its inputs, too: how many, which plan_fold tells for each. `shape` is
+         * that of the result. */
+        uint32_t n_folds;
+        uint64_t first_fold;   /* in plan->strides */
+        uint64_t fold_count;   /* the most elements of one input that are combined into one */
+        enum dtype fold_dtype; /* in which; unspecified: integers exactly, for their mean */
         uint64_t start_bytes;  /* where it begins in the index space; set by plan_freeze */
         uint64_t n_bytes;      /* its share of the index space; set by plan_freeze */
 };
@@ -97,6 +105,10 @@ struct plan {
         uint32_t n_strides, strides_capacity;
         struct scratch *scratch;
         uint32_t n_scratch, scratch_capacity;
+        /* Where the length of results is known only when all halves are there: of each entry, where each
+         * half's part begins in it, in the order of the halves, and how long the whole is. None elsewhere. */
+        uint64_t *extents;
+        uint32_t n_extents, extents_capacity, extents_of_entry;
         bool has_joins; /* chunks are not independent */
         /* Frozen: in the order of their phases, within a phase of their devices; so are their chunks. */
         struct part *parts;
@@ -132,11 +144,26 @@ int plan_take_scratch(struct plan *p, uint32_t device, uint64_t n_bytes, struct 
 /* Of all areas. */
 uint64_t plan_scratch_bytes(const struct plan *p);
 
+/* Of a step that reduces over dimensions: of each input in turn, n_folds lengths (none is 0), then as many
+ * strides in elements; the first dimension is the slowest. */
+const uint64_t *plan_fold(const struct plan *p, const struct step *step, uint32_t input);
+/* Room for them behind the step that was added last (and simplified), for the caller to fill. NULL when
+ * memory is short. */
+uint64_t *plan_add_folds(struct plan *p, uint32_t n_folds);
+
+/* Which element of its entry the element `i` of a step is. */
+uint64_t step_entry_index(const struct step *s, uint64_t i);
+
 /* Strides in elements, [n_dims], of an operand of a step (inputs, then outputs). */
 uint64_t *plan_strides(const struct plan *p, const struct step *step, uint32_t operand);
 /* Brings the step that was added last to its normal form, with as few dimensions as can be: those of 1 are
  * dropped, neighbours that run on in every operand are one; none are left where all operands are dense. */
 void plan_simplify_step(struct plan *p);
+
+/* Room for the extents of `n_entries` entries of `n_halves` halves, all 0. 0 or -ENOMEM. */
+int plan_make_extents(struct plan *p, uint32_t n_entries, uint32_t n_halves) MUST_USE;
+/* Those of one entry: [n_halves] where parts begin, then the whole. NULL: there are none. */
+uint64_t *plan_extents(const struct plan *p, uint32_t entry);
 
 /* Once all steps are there: makes the sums, at 0, where one of them checks inputs. 0 or -ENOMEM. */
 int plan_begin_sums(struct plan *p) MUST_USE;

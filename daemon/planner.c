@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "planner-choice.h"
+#include "planner-extents.h"
 #include "planner-overlap.h"
 
 struct planner {
@@ -61,8 +62,16 @@ static uint64_t n_scratch(const struct problem *problem) {
         return problem->topology ? problem->topology->n_devices : problem->n_devices;
 }
 
+/* Gathered and scattered values: a step for each replica's part, which has as many outputs as there are
+ * receivers, or inputs as there are replicas. */
+static uint64_t n_parts(const struct problem *problem) {
+        return (uint64_t)problem->n_ranks * problem->signature->n_entries;
+}
+
 /* Of a piece: inputs and outputs of the replicas, and what is put into scratch and taken from there. */
 uint64_t planner_work(const struct problem *problem, uint64_t n_bytes) {
+        if (kind_has_axis(problem->signature->kind))
+                return n_parts(problem) * (1 + problem->n_ranks) / 2;
         return n_pieces(problem->signature, n_bytes) * (problem->n_ranks + 3 * n_scratch(problem));
 }
 
@@ -70,11 +79,13 @@ uint64_t planner_work(const struct problem *problem, uint64_t n_bytes) {
 uint64_t planner_bytes(const struct problem *problem, uint64_t n_bytes) {
         const struct signature *s = problem->signature;
         uint64_t n_devices = n_scratch(problem), n_ranges = 2ull * problem->n_ranks * s->n_entries;
-        uint64_t n_steps = n_pieces(s, n_bytes) * (n_devices ? 3 * n_devices + 4 : 1);
+        uint64_t n_steps = kind_has_axis(s->kind) ? n_parts(problem)
+                                                  : n_pieces(s, n_bytes) * (n_devices ? 3 * n_devices + 4 : 1);
         uint64_t n_operands = 2 * planner_work(problem, n_bytes);
         uint32_t n_dims = s->n_entries ? problem->entries[0][0].n_dims : 0;
         return n_steps * sizeof(struct step) +
                n_operands * (sizeof(struct operand) + n_dims * sizeof(uint64_t)) +
+               (s->axes ? 2 * n_parts(problem) * n_dims * sizeof(uint64_t) : 0) +
                n_ranges * 2 * sizeof(struct range);
 }
 
@@ -151,6 +162,10 @@ enum status planner_plan(
         if (status != STATUS_OK)
                 return status;
         status = check_weights(&problem, err);
+        if (status == STATUS_OK)
+                status = extents_find(&problem, plan, err);
+        if (status == STATUS_OK)
+                status = folds_check(&problem, err);
         if (status != STATUS_OK)
                 return status;
         if (ranges_gather(&p->ranges, &problem) < 0 ||

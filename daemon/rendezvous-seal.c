@@ -19,7 +19,7 @@ static uint32_t digest_some(struct half *half, uint32_t first, uint32_t n) {
         uint32_t left = MARK_ENTRIES - first % MARK_ENTRIES;
         if (n > left)
                 n = left;
-        entries_digest(half->entries + first, n, &half->digest);
+        entries_digest(&half->signature, half->entries + first, n, &half->digest);
         if (n == left || first + n == half->signature.n_entries)
                 half->marks[first / MARK_ENTRIES] = sip_mark(&half->digest);
         return n;

@@ -81,11 +81,17 @@ static enum status view_value(struct draft *d, const char *what, const struct tu
         return STATUS_OK;
 }
 
+/* Whether the length of this value is known only when all have met. */
+static bool is_open(const struct draft *d, const struct place *place) {
+        return d->half->kind == KIND_GATHER && place == &d->entry->output;
+}
+
 /* Only those that say something: what is contiguous goes the straight way. */
-static void place_strides(const struct tutti_value *v, const struct view *view, struct place *ret) {
+static void place_strides(
+        const struct draft *d, const struct tutti_value *v, const struct view *view, struct place *ret) {
         struct view simple = *view;
         view_simplify(&simple);
-        if (!v->has_strides || view_is_empty(view) || view_is_dense(&simple))
+        if (!v->has_strides || view_is_empty(view) || (view_is_dense(&simple) && !is_open(d, ret)))
                 return;
         ret->n_strides = v->n_dims;
         memcpy(ret->strides, v->strides, v->n_dims * sizeof(*v->strides));
@@ -108,6 +114,14 @@ static enum status check_plain(
         return STATUS_OK;
 }
 
+static struct open_view open_view_of(const struct draft *d, const struct place *place,
+        const struct tutti_value *v, const struct view *view) {
+        const struct signature s = { .axes = d->half->wire_axes };
+        return (struct open_view){ .view = *view,
+                .axis = is_open(d, place) ? signature_axis(&s) : MAX_DIMS,
+                .is_packed = !v->has_strides };
+}
+
 static enum status note_plain(
         struct draft *d, enum staged_role role, const struct tutti_value *v, const struct view *view) {
         struct staged staged = { .entry = d->index,
@@ -115,10 +129,11 @@ static enum status note_plain(
                 .memory = (uint8_t *)v->memory + v->offset,
                 .element_bytes = dtype_bytes((enum dtype)v->dtype),
                 .count = view_is_empty(view) ? 0 : 1,
-                .view = *view };
+                .lie = open_view_of(d, role == STAGED_INPUT ? &d->entry->input : &d->entry->output, v, view) };
         for (uint32_t i = 0; staged.count && i < v->n_dims; i++) /* view_value has counted them */
                 staged.count *= v->shape[i];
-        view_simplify(&staged.view);
+        if (staged.lie.axis == MAX_DIMS)
+                view_simplify(&staged.lie.view);
         return staging_add(&d->half->work->staging, &staged, d->err);
 }
 
@@ -145,20 +160,22 @@ static enum status place_plain(
 }
 
 /* In device memory: it must be there still, and where tuttid does not reach it, it is copied. */
-static enum status note_device(
-        struct draft *d, const struct tutti_value *v, const struct view *view, bool is_output) {
+static enum status note_device(struct draft *d, const struct tutti_value *v, const struct view *view,
+        const struct place *place) {
         const struct device_memory *m = device_of(v->buffer);
         struct device_copy copy = { .buffer = v->buffer,
+                .entry = d->index,
                 .offset_bytes = v->offset,
                 .element_bytes = dtype_bytes((enum dtype)v->dtype),
-                .view = *view,
-                .is_output = is_output };
+                .lie = open_view_of(d, place, v, view),
+                .is_output = place == &d->entry->output };
         if (!m || d->half->is_checked)
                 return STATUS_OK;
         enum status status = device_check(v->buffer, d->err);
         if (status != STATUS_OK || m->path != TUTTI_CUDA_STAGED || view_is_empty(view) || !copy.element_bytes)
                 return status;
-        view_simplify(&copy.view);
+        if (copy.lie.axis == MAX_DIMS)
+                view_simplify(&copy.lie.view);
         return device_copies_add(&d->half->work->copies, &copy, d->err);
 }
 
@@ -190,9 +207,9 @@ static enum status place_value(
         }
         ret->buffer = v->buffer->region->id;
         ret->offset_bytes = v->buffer->block.offset_bytes + v->offset;
-        place_strides(v, &view, ret);
+        place_strides(d, v, &view, ret);
         d->uses[d->n_uses++] = v->buffer;
-        return note_device(d, v, &view, ret == &d->entry->output);
+        return note_device(d, v, &view, ret);
 }
 
 /* What this version does not know goes out as the first number beyond the list, for tuttid to refuse. */
@@ -232,8 +249,22 @@ static enum status take_destinations(struct draft *d, const struct tutti_destina
                 "TUTTI_TO_SAME");
 }
 
-static bool is_equal_shape(const struct tutti_value *a, const struct tutti_value *b) {
-        return a->n_dims == b->n_dims && memcmp(a->shape, b->shape, a->n_dims * sizeof(*a->shape)) == 0;
+/* In what way an output's shape goes with its input's. */
+static enum status fit_output(struct draft *d) {
+        const struct signature s = { .kind = d->half->kind, .axes = d->half->wire_axes };
+        enum status status = axes_fit_output(&s, &d->input, &d->output, d->err);
+        if (status == STATUS_OK && kind_has_axis(s.kind))
+                d->entry->output_extent = d->output.shape[signature_axis(&s)];
+        return status;
+}
+
+/* All entries mean the same dimensions, and this one has them. */
+static enum status check_axes(struct draft *d) {
+        uint16_t axes;
+        if (d->half->axes.n == 0)
+                return STATUS_OK;
+        enum status status = axes_check_dims(&d->half->axes, &d->half->first, &d->input, d->err);
+        return status == STATUS_OK ? axes_take(&d->half->axes, &d->input, &axes, d->err) : status;
 }
 
 static enum status draft_input(struct draft *d, const struct tutti_value *given) {
@@ -244,6 +275,9 @@ static enum status draft_input(struct draft *d, const struct tutti_value *given)
                 return refuse(d->err, STATUS_INVALID, FIELD_BUFFER,
                         "the input is a result object; a result object is for outputs, copy it to a buffer");
         describe(d->entry, &d->input);
+        status = check_axes(d);
+        if (status != STATUS_OK)
+                return status;
         return place_value(d, "input", &d->input, &d->entry->input);
 }
 
@@ -253,9 +287,11 @@ static enum status draft_output(struct draft *d, const struct tutti_value *given
                 return status;
         if (!has_input)
                 describe(d->entry, &d->output);
-        else if (!is_equal_shape(&d->input, &d->output))
-                return refuse(d->err, STATUS_INVALID, FIELD_SHAPE, "input and output differ in their shapes");
-        else if (d->output.dtype != d->input.dtype)
+        else
+                status = fit_output(d);
+        if (status != STATUS_OK)
+                return status;
+        if (has_input && d->output.dtype != d->input.dtype)
                 d->entry->output_dtype = dtype_on_wire(d->output.dtype);
         return place_value(d, "output", &d->output, &d->entry->output);
 }
@@ -283,7 +319,7 @@ static enum status draft_same(struct draft *d, const struct tutti_entry *given) 
         if (d->input.memory)
                 status = place_plain(d, "output", &d->input, &d->entry->output);
         else if (view_value(d, "output", &d->input, &view, &extent) == STATUS_OK)
-                status = note_device(d, &d->input, &view, true);
+                status = note_device(d, &d->input, &view, &d->entry->output);
         d->entry->output = (struct place){ 0 };
         return status;
 }
@@ -434,6 +470,18 @@ static enum status sum_up(struct draft *d) {
         return STATUS_OK;
 }
 
+/* Negative ones count from the last dimension of the first value. */
+static enum status take_axes(struct half *h, struct error *err) {
+        struct tutti_entry entry;
+        const struct tutti_value *first = NULL;
+        if (h->axes.n == 0)
+                return STATUS_OK;
+        if (h->n_entries && arguments_copy(&ARGUMENTS(&entry), h->entries, h->stride_bytes) && entry.input &&
+                arguments_copy(&ARGUMENTS_SINCE(&h->first, has_strides), entry.input, entry.input->struct_size))
+                first = &h->first;
+        return axes_take(&h->axes, first, &h->wire_axes, err);
+}
+
 enum status half_check(
         struct half *h, struct half_options *ret_options, struct entry *ret_only, struct error *err) {
         struct draft d = { .half = h, .entry = ret_only, .err = err };
@@ -443,7 +491,12 @@ enum status half_check(
         if (status == STATUS_OK)
                 status = check_length(h, err);
         if (status == STATUS_OK)
+                status = take_axes(h, err);
+        if (status == STATUS_OK)
                 status = check_entries(&d, h->work);
+        if (status == STATUS_OK && kind_has_axis(h->kind) && !work_expect_extents(h->work, h->n_entries))
+                status = refuse(err, STATUS_NO_MEMORY, FIELD_UNSPECIFIED,
+                        "the list of results' lengths does not fit into memory");
         if (status == STATUS_OK)
                 status = stage(h, ret_options->stream, err);
         h->is_checked = status == STATUS_OK;

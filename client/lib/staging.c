@@ -19,10 +19,12 @@ static bool make_room(struct staging *s) {
 }
 
 static bool is_in_place(const struct staged *input, const struct staged *output) {
+        const struct view *in = &input->lie.view, *out = &output->lie.view;
         return input->entry == output->entry && input->memory == output->memory &&
-               input->element_bytes == output->element_bytes && input->view.n_dims == output->view.n_dims &&
-               memcmp(input->view.strides, output->view.strides,
-                       input->view.n_dims * sizeof(*input->view.strides)) == 0;
+               output->lie.axis == MAX_DIMS && input->element_bytes == output->element_bytes &&
+               input->count == output->count && in->n_dims == out->n_dims &&
+               memcmp(in->shape, out->shape, in->n_dims * sizeof(*in->shape)) == 0 &&
+               memcmp(in->strides, out->strides, in->n_dims * sizeof(*in->strides)) == 0;
 }
 
 enum status staging_add(struct staging *s, const struct staged *value, struct error *err) {
@@ -97,9 +99,9 @@ uint8_t *staging_at(const struct staging *s, const struct staged *value) {
 
 static struct lattice lattice_of(const struct staged *v) {
         return (struct lattice){ .element_bytes = v->element_bytes,
-                .n_dims = v->view.n_dims,
-                .shape = v->view.shape,
-                .strides = v->view.strides };
+                .n_dims = v->lie.view.n_dims,
+                .shape = v->lie.view.shape,
+                .strides = v->lie.view.strides };
 }
 
 enum status staging_begin(struct staging *s, struct tutti *t, struct error *err) {
@@ -115,6 +117,14 @@ enum status staging_begin(struct staging *s, struct tutti *t, struct error *err)
                 s->copied_bytes += v->count * v->element_bytes;
         }
         return status;
+}
+
+void staging_settle(struct staging *s, const uint64_t *extents) {
+        for (uint32_t i = 0; i < s->n; i++) {
+                struct staged *v = &s->values[i];
+                if (v->lie.axis < MAX_DIMS)
+                        v->count = open_view_close(&v->lie, extents[2 * v->entry]);
+        }
 }
 
 void staging_finish(struct staging *s) {

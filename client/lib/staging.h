@@ -18,7 +18,7 @@ struct staged {
         void *memory; /* its first element */
         size_t element_bytes;
         uint64_t count;
-        struct view view;      /* simplified */
+        struct open_view lie;  /* where nothing is open simplified */
         uint64_t offset_bytes; /* in the piece */
 };
 
@@ -40,6 +40,8 @@ const struct staged *staging_find(const struct staging *s, uint32_t entry, enum 
 enum status staging_begin(struct staging *s, struct tutti *t, struct error *err) MUST_USE;
 /* Where a value lies in the piece. */
 uint8_t *staging_at(const struct staging *s, const struct staged *value);
+/* How long the results of entries are: extents[2 * entry]. Before they go home. */
+void staging_settle(struct staging *s, const uint64_t *extents);
 /* Copies the outputs home. Not under `lock`. */
 void staging_finish(struct staging *s);
 

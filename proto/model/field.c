@@ -29,8 +29,10 @@ static const char *const names[N_FIELD] = {
         [FIELD_TIMEOUT] = "timeout",
         [FIELD_MEMBERSHIP] = "membership",
         [FIELD_VERSION] = "version",
+        [FIELD_AXIS] = "axis",
+        [FIELD_EXTENT] = "extent",
 };
 
 const char *field_name(enum field field) {
-        return (unsigned int)field < N_FIELD ? names[field] : "?";
+        return (unsigned int)field < N_FIELD && names[field] ? names[field] : "?";
 }

@@ -30,6 +30,8 @@ enum field {
         FIELD_TIMEOUT,
         FIELD_MEMBERSHIP,
         FIELD_VERSION,
+        FIELD_AXIS = 30,
+        FIELD_EXTENT = 31,
         N_FIELD,
 };
 

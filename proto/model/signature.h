@@ -82,7 +82,12 @@ struct entry {
         uint64_t shape[MAX_DIMS]; /* beyond n_dims: 0 */
         struct place input, output;
         uint64_t input_checksum; /* where the options have check_inputs, of an input that is read */
+        /* Where the result's length is the sum of the replicas': how much of it along the axis, or how many
+         * rows, the output has room for. Not compared. */
+        uint64_t output_extent;
 };
+
+#define AXIS_BEYOND (1u << MAX_DIMS)
 
 struct options {
         enum rounding rounding; /* MEAN of integers to their own type */
@@ -104,8 +109,21 @@ struct signature {
         uint32_t root; /* where kind_has_root */
         struct options options;
         uint32_t n_entries;
+        uint16_t axes; /* bit d: dimension d; AXIS_BEYOND: one that no value has */
         char tag[MAX_TAG_BYTES + 1]; /* KIND_MERGE_CALL: which function, and what it is to make; terminated */
 };
+
+/* The dimension of a kind that has one. */
+uint32_t signature_axis(const struct signature *s);
+/* Dimensions, as in `axes`, in which the replicas' inputs may differ in length: what is gathered along or
+ * reduced over. */
+uint16_t signature_free_axes(const struct signature *s);
+
+/* The shape of an output: as long along the axis as it has room for, of a reduce_scatter as its own slice is;
+ * 1 in each dimension that is reduced over. Of an entry with at most MAX_DIMS dimensions. */
+void entry_output_shape(const struct signature *s, const struct entry *e, uint64_t ret[MAX_DIMS]);
+/* How its elements lie there. */
+void entry_output_view(const struct signature *s, const struct entry *e, struct view *ret);
 
 /* Elements of an entry; false when the product reaches 2^63, or when there are more than MAX_DIMS dimensions.
  */
@@ -126,7 +144,8 @@ bool entry_has_destination(const struct entry *e, unsigned int rank);
  * to the next, a multiple of 64. 0 where the entry has no elements, or more than can be counted. */
 uint64_t entry_part_bytes(const struct entry *e);
 
-/* Whether `rank` reads its input: everybody in a reduction and a merge_call, the root in a broadcast. */
+/* Whether `rank` reads its input: everybody in a reduction, a gather and a merge_call, the root in a
+ * broadcast. */
 bool signature_reads(const struct signature *s, unsigned int rank);
 
 /* The rules a half keeps by itself: op given and supported for the dtype, kind known, shapes countable,
@@ -157,7 +176,8 @@ enum field signature_compare(const struct signature *a, const struct entry *a_en
 /* The same of all but the entries. */
 enum field signature_compare_heads(const struct signature *a, const struct signature *b);
 /* Takes in all that is compared of `n` entries, so that equal ones, and they alone, make equal digests. */
-void entries_digest(const struct entry *entries, uint32_t n, struct sip *digest);
+void entries_digest(
+        const struct signature *s, const struct entry *entries, uint32_t n, struct sip *digest);
 
 /* What a half says of `field` (of entry `entry`), for people: "f32[1024,10]", "SUM", "root 1", "R0 R2". */
 void signature_print_field(const struct signature *s, const struct entry *entries, enum field field,
