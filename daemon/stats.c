@@ -19,11 +19,22 @@ struct kind_stats {
         struct histogram wait, run;
 };
 
+/* Owned by its group; charged by itself, since few of all that could be are used. */
+struct class_stats {
+        enum kind kind;
+        enum op op;
+        unsigned int size;
+        struct kind_stats counts;
+        struct charge charge;
+};
+
 struct group_stats {
         uint64_t group; /* its id */
         uint64_t n_done, n_failed, bytes;
         struct kind_stats *kinds[N_KIND]; /* from its first use on */
-        struct charge charge;             /* for all of it, whatever kinds come */
+        struct charge charge;             /* for all of it but the classes, whatever kinds come */
+        struct class_stats *classes[STATS_MAX_CLASSES];
+        uint32_t n_classes;
         UT_hash_handle hh;
         struct member_stats members[]; /* [world_size] */
 };
@@ -144,6 +155,10 @@ static void free_group(struct stats *s, struct group_stats *g) {
         HASH_DEL(s->by_group, g);
         for (unsigned int kind = 0; kind < N_KIND; kind++)
                 free(g->kinds[kind]);
+        for (uint32_t i = 0; i < g->n_classes; i++) {
+                charge_release(&g->classes[i]->charge);
+                free(g->classes[i]);
+        }
         charge_release(&g->charge);
         free(g);
 }
@@ -189,6 +204,49 @@ static uint64_t bytes_read(const struct meeting *m, const struct half *half) {
         return sum;
 }
 
+/* --- classes of size --- */
+
+static const uint64_t size_bounds[STATS_SIZES] = { UINT64_C(4) << 10, UINT64_C(64) << 10, UINT64_C(1) << 20,
+        UINT64_C(16) << 20, UINT64_C(256) << 20, UINT64_MAX };
+
+static unsigned int size_of(uint64_t bytes) {
+        unsigned int size = 0;
+        while (bytes > size_bounds[size])
+                size++;
+        return size;
+}
+
+static struct class_stats *make_class(
+        struct stats *s, struct group_stats *g, const struct meeting *m, const struct class_stats *like) {
+        struct charge charge = { 0 };
+        if (g->n_classes == STATS_MAX_CLASSES ||
+                quota_charge(s->quotas, &charge, m->group->uid, QUOTA_MEMORY_BYTES, sizeof(*like), NULL) !=
+                        STATUS_OK)
+                return NULL;
+        struct class_stats *c = malloc(sizeof(*c));
+        if (!c) {
+                charge_release(&charge);
+                return NULL;
+        }
+        *c = *like;
+        c->charge = charge;
+        return g->classes[g->n_classes++] = c;
+}
+
+/* Those that a trainer uses again and again stand in front, since they came first. */
+static struct class_stats *find_or_make_class(
+        struct stats *s, struct group_stats *g, const struct meeting *m, const struct half *half) {
+        const struct class_stats like = { .kind = half->signature.kind,
+                .op = half->signature.op,
+                .size = size_of(signature_bytes(&half->signature, half->entries)) };
+        for (uint32_t i = 0; i < g->n_classes; i++) {
+                struct class_stats *c = g->classes[i];
+                if (c->kind == like.kind && c->op == like.op && c->size == like.size)
+                        return c;
+        }
+        return make_class(s, g, m, &like);
+}
+
 static uint64_t last_arrival_ns(const struct meeting *m) {
         uint64_t last = m->first_ns;
         rankset_for_each (rank, &m->have)
@@ -197,13 +255,8 @@ static uint64_t last_arrival_ns(const struct meeting *m) {
         return last;
 }
 
-static void count_kind(struct group_stats *g, const struct meeting *m, const struct half *half) {
-        struct kind_stats *k = find_or_make_kind(g, half->signature.kind);
+static void count_into(struct kind_stats *k, const struct meeting *m, uint64_t bytes) {
         bool is_ok = m->status == STATUS_OK;
-        uint64_t bytes = is_ok ? bytes_read(m, half) : 0;
-        g->bytes += bytes;
-        if (!k)
-                return;
         k->n += is_ok;
         k->n_failed += !is_ok;
         k->bytes += bytes;
@@ -213,6 +266,18 @@ static void count_kind(struct group_stats *g, const struct meeting *m, const str
         k->run_ns += run_ns;
         histogram_add(&k->wait, since(last_ns, m->first_ns));
         histogram_add(&k->run, run_ns);
+}
+
+static void count_kind(
+        struct stats *s, struct group_stats *g, const struct meeting *m, const struct half *half) {
+        struct kind_stats *k = find_or_make_kind(g, half->signature.kind);
+        struct class_stats *c = find_or_make_class(s, g, m, half);
+        uint64_t bytes = m->status == STATUS_OK ? bytes_read(m, half) : 0;
+        g->bytes += bytes;
+        if (k)
+                count_into(k, m, bytes);
+        if (c)
+                count_into(&c->counts, m, bytes);
 }
 
 static void count_member(struct member_stats *stats, const struct meeting *m, const struct half *half) {
@@ -244,7 +309,7 @@ void stats_add(struct stats *s, const struct meeting *m) {
         g->n_done += is_ok;
         g->n_failed += !is_ok;
         if (half)
-                count_kind(g, m, half);
+                count_kind(s, g, m, half);
         count_members(g, m);
 }
 
@@ -296,7 +361,34 @@ bool stats_fill_kind(const struct stats *s, const struct group *g, enum kind kin
                 .wait_p50_ns = histogram_percentile(&k->wait, 0.50),
                 .wait_p99_ns = histogram_percentile(&k->wait, 0.99),
                 .run_p50_ns = histogram_percentile(&k->run, 0.50),
-                .run_p99_ns = histogram_percentile(&k->run, 0.99) };
+                .run_p99_ns = histogram_percentile(&k->run, 0.99),
+                .wait_p999_ns = histogram_percentile(&k->wait, 0.999),
+                .run_p999_ns = histogram_percentile(&k->run, 0.999) };
+        return true;
+}
+
+bool stats_next_class(const struct stats *s, const struct group *g, uint32_t *cursor, struct row_class *row) {
+        const struct group_stats *stats = find_group(s, g->id);
+        if (!stats || *cursor >= stats->n_classes)
+                return false;
+        const struct class_stats *c = stats->classes[(*cursor)++];
+        const struct kind_stats *k = &c->counts;
+        *row = (struct row_class){ .job = g->job,
+                .group = g->name,
+                .kind = c->kind,
+                .op = c->op,
+                .from_bytes = c->size ? size_bounds[c->size - 1] + 1 : 0,
+                .to_bytes = size_bounds[c->size],
+                .n = k->n,
+                .n_failed = k->n_failed,
+                .bytes = k->bytes,
+                .run_ns = k->run_ns,
+                .wait_p50_ns = histogram_percentile(&k->wait, 0.50),
+                .wait_p99_ns = histogram_percentile(&k->wait, 0.99),
+                .wait_p999_ns = histogram_percentile(&k->wait, 0.999),
+                .run_p50_ns = histogram_percentile(&k->run, 0.50),
+                .run_p99_ns = histogram_percentile(&k->run, 0.99),
+                .run_p999_ns = histogram_percentile(&k->run, 0.999) };
         return true;
 }
 

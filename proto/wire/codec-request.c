@@ -453,13 +453,35 @@ static void open_signals_out(const struct msg_open_signals *o, Tutti__V1__OpenSi
         m->device = string_out(o->device);
 }
 
+static struct msg_control control_in(const Tutti__V1__Control *m) {
+        return (struct msg_control){ .verb = (enum verb)known_or(
+                                             (int)m->verb, VERB_LOG_LEVEL + 1, VERB_UNSPECIFIED),
+                .job = string_in(m->job),
+                .group = string_in(m->group),
+                .text = string_in(m->text),
+                .rank = m->rank,
+                .has_user = m->has_user,
+                .user = m->user };
+}
+
+static void control_out(const struct msg_control *c, Tutti__V1__Control *m) {
+        tutti__v1__control__init(m);
+        m->verb = (Tutti__V1__Verb)c->verb;
+        m->job = string_out(c->job);
+        m->group = string_out(c->group);
+        m->text = string_out(c->text);
+        m->rank = c->rank;
+        m->has_user = c->has_user;
+        m->user = c->user;
+}
+
 /* --- requests --- */
 
 /* Every body of tutti.proto; what this version does not do is known by its type alone. */
 static int body_in(const Tutti__V1__Request *m, struct arena *arena, struct request *ret) {
         /* Body numbers of the contract are those of enum request_type, plus one. */
         _Static_assert((int)REQUEST_HELLO + 1 == TUTTI__V1__REQUEST__BODY_HELLO, "first body");
-        _Static_assert((int)REQUEST_OPEN_SIGNALS + 1 == TUTTI__V1__REQUEST__BODY_OPEN_SIGNALS, "last body");
+        _Static_assert((int)REQUEST_CONTROL + 1 == TUTTI__V1__REQUEST__BODY_CONTROL, "last body");
         ret->type = m->body_case == TUTTI__V1__REQUEST__BODY__NOT_SET ? REQUEST_NONE
                                                                       : (enum request_type)(m->body_case - 1);
         switch (ret->type) {
@@ -480,6 +502,7 @@ static int body_in(const Tutti__V1__Request *m, struct arena *arena, struct requ
         case REQUEST_MAKE_RESULT: ret->make_result = make_result_in(m->make_result); break;
         case REQUEST_RELEASE_RESULT: ret->release_result = release_result_in(m->release_result); break;
         case REQUEST_QUERY: return query_in(m->query, arena, &ret->query);
+        case REQUEST_CONTROL: ret->control = control_in(m->control); break;
         case REQUEST_OPEN_SIGNALS:
                 ret->open_signals = (struct msg_open_signals){ order_in((int)m->open_signals->order),
                         string_in(m->open_signals->device) };
@@ -531,6 +554,7 @@ union body_box {
         Tutti__V1__ReleaseResult release_result;
         Tutti__V1__Pages pages;
         struct query_box query;
+        Tutti__V1__Control control;
         Tutti__V1__Goodbye goodbye;
         Tutti__V1__OpenSignals open_signals;
 };
@@ -575,6 +599,7 @@ static bool body_out(const struct request *r, struct arena *scratch, union body_
                 return true;
         case REQUEST_PAGES: tutti__v1__pages__init(&box->pages); return true;
         case REQUEST_QUERY: return query_out(&r->query, scratch, &box->query);
+        case REQUEST_CONTROL: control_out(&r->control, &box->control); return true;
         case REQUEST_GOODBYE: tutti__v1__goodbye__init(&box->goodbye); return true;
         case REQUEST_OPEN_SIGNALS: open_signals_out(&r->open_signals, &box->open_signals); return true;
         }

@@ -226,7 +226,7 @@ END_TEST
 
 START_TEST(who_cannot_be_reached_is_exit_code_3) {
         static const char *const commands[] = { "status", "groups", "health", "stats", "quota", "top",
-                "replicas", "buffers" };
+                "replicas", "buffers", "drain", "ready", "log-level" };
         struct host *h = host_start(NULL);
         struct program p;
 
@@ -262,7 +262,8 @@ END_TEST
 
 START_TEST(each_command_has_help) {
         static const char *const commands[] = { "run", "status", "groups", "health", "stats", "quota", "dump",
-                "trace", "doctor", "top", "replicas", "buffers", "completion", "version", "help" };
+                "trace", "doctor", "drain", "kick", "log-level", "ready", "top", "replicas", "buffers",
+                "completion", "version", "help" };
         struct program help, option;
 
         for (size_t i = 0; i < sizeof(commands) / sizeof(*commands); i++) {
