@@ -47,6 +47,7 @@ static const struct command *const commands[] = {
         &command_dump,
         &command_trace,
         &command_doctor,
+        &command_diag,
         &command_drain,
         &command_kick,
         &command_log_level,

@@ -383,41 +383,6 @@ static void busy_out(const struct msg_busy *b, Tutti__V1__Busy *m) {
         m->duration_ns = b->duration_ns;
 }
 
-static struct msg_make_result make_result_in(const Tutti__V1__MakeResult *m) {
-        struct msg_make_result r = { .membership = m->membership,
-                .size_bytes = m->size_bytes,
-                .n_slots = m->n_slots,
-                .device = string_in(m->device) };
-        r.has_key = key_in(m->key, &r.key);
-        return r;
-}
-
-static void make_result_out(const struct msg_make_result *r, Tutti__V1__MakeResult *m, Tutti__V1__Key *key) {
-        tutti__v1__make_result__init(m);
-        m->membership = r->membership;
-        m->size_bytes = r->size_bytes;
-        m->n_slots = r->n_slots;
-        m->device = string_out(r->device);
-        if (r->has_key) {
-                key_out(&r->key, key);
-                m->key = key;
-        }
-}
-
-static struct msg_release_result release_result_in(const Tutti__V1__ReleaseResult *m) {
-        return (struct msg_release_result){
-                .result = m->result, .membership = m->membership, .slot = m->slot, .detach = m->detach
-        };
-}
-
-static void release_result_out(const struct msg_release_result *r, Tutti__V1__ReleaseResult *m) {
-        tutti__v1__release_result__init(m);
-        m->result = r->result;
-        m->membership = r->membership;
-        m->slot = r->slot;
-        m->detach = r->detach;
-}
-
 static int query_in(const Tutti__V1__Query *m, struct arena *arena, struct msg_query *ret) {
         *ret = (struct msg_query){ .what = known_or((int)m->what, WHAT_PLAN + 1, WHAT_PLAN + 1),
                 .job = string_in(m->job),
@@ -445,34 +410,6 @@ static bool query_out(const struct msg_query *q, struct arena *scratch, struct q
         m->world_size = q->world_size;
         m->shape = q->has_shape ? &box->shape.message : NULL;
         return !q->has_shape || submit_out(&q->shape, scratch, &box->shape);
-}
-
-static void open_signals_out(const struct msg_open_signals *o, Tutti__V1__OpenSignals *m) {
-        tutti__v1__open_signals__init(m);
-        m->order = (Tutti__V1__Order)o->order;
-        m->device = string_out(o->device);
-}
-
-static struct msg_control control_in(const Tutti__V1__Control *m) {
-        return (struct msg_control){ .verb = (enum verb)known_or(
-                                             (int)m->verb, VERB_LOG_LEVEL + 1, VERB_UNSPECIFIED),
-                .job = string_in(m->job),
-                .group = string_in(m->group),
-                .text = string_in(m->text),
-                .rank = m->rank,
-                .has_user = m->has_user,
-                .user = m->user };
-}
-
-static void control_out(const struct msg_control *c, Tutti__V1__Control *m) {
-        tutti__v1__control__init(m);
-        m->verb = (Tutti__V1__Verb)c->verb;
-        m->job = string_out(c->job);
-        m->group = string_out(c->group);
-        m->text = string_out(c->text);
-        m->rank = c->rank;
-        m->has_user = c->has_user;
-        m->user = c->user;
 }
 
 /* --- requests --- */

@@ -262,7 +262,7 @@ END_TEST
 
 START_TEST(each_command_has_help) {
         static const char *const commands[] = { "run", "status", "groups", "health", "stats", "quota", "dump",
-                "trace", "doctor", "drain", "kick", "log-level", "ready", "top", "replicas", "buffers",
+                "trace", "doctor", "diag", "drain", "kick", "log-level", "ready", "top", "replicas", "buffers",
                 "completion", "version", "help" };
         struct program help, option;
 
