@@ -196,13 +196,11 @@ static struct kind_stats *find_or_make_kind(struct group_stats *g, enum kind kin
         return g->kinds[kind];
 }
 
-/* Input bytes that were read, over all replicas. All halves are alike. */
-static uint64_t bytes_read(const struct meeting *m, const struct half *half) {
-        uint64_t one = signature_bytes(&half->signature, half->entries), sum = 0;
-        rankset_for_each (rank, &m->have)
-                sum += signature_reads(&half->signature, (unsigned int)rank) ? one : 0;
-        return sum;
-}
+/* What one collective adds to its kind and to its class. All halves are alike. */
+struct sample {
+        bool is_ok, has_times;
+        uint64_t each_bytes, bytes, wait_ns, run_ns; /* bytes: read, over all replicas */
+};
 
 /* --- classes of size --- */
 
@@ -235,16 +233,16 @@ static struct class_stats *make_class(
 
 /* Those that a trainer uses again and again stand in front, since they came first. */
 static struct class_stats *find_or_make_class(
-        struct stats *s, struct group_stats *g, const struct meeting *m, const struct half *half) {
-        const struct class_stats like = { .kind = half->signature.kind,
-                .op = half->signature.op,
-                .size = size_of(signature_bytes(&half->signature, half->entries)) };
+        struct stats *s, struct group_stats *g, const struct meeting *m, const struct sample *sample) {
+        const struct signature *signature = &first_half(m)->signature;
+        unsigned int size = size_of(sample->each_bytes);
         for (uint32_t i = 0; i < g->n_classes; i++) {
                 struct class_stats *c = g->classes[i];
-                if (c->kind == like.kind && c->op == like.op && c->size == like.size)
+                if (c->kind == signature->kind && c->op == signature->op && c->size == size)
                         return c;
         }
-        return make_class(s, g, m, &like);
+        return make_class(
+                s, g, m, &(struct class_stats){ .kind = signature->kind, .op = signature->op, .size = size });
 }
 
 static uint64_t last_arrival_ns(const struct meeting *m) {
@@ -255,29 +253,43 @@ static uint64_t last_arrival_ns(const struct meeting *m) {
         return last;
 }
 
-static void count_into(struct kind_stats *k, const struct meeting *m, uint64_t bytes) {
-        bool is_ok = m->status == STATUS_OK;
-        k->n += is_ok;
-        k->n_failed += !is_ok;
-        k->bytes += bytes;
-        if (!m->number)
+static struct sample take_sample(const struct meeting *m, const struct half *half) {
+        struct sample sample = { .is_ok = m->status == STATUS_OK,
+                .has_times = m->number != 0,
+                .each_bytes = signature_bytes(&half->signature, half->entries) };
+        rankset_for_each (rank, &m->have)
+                sample.bytes += signature_reads(&half->signature, (unsigned int)rank) ? sample.each_bytes : 0;
+        if (!sample.is_ok)
+                sample.bytes = 0;
+        if (!sample.has_times)
+                return sample;
+        uint64_t last_ns = last_arrival_ns(m);
+        sample.wait_ns = since(last_ns, m->first_ns);
+        sample.run_ns = since(m->done_ns, last_ns);
+        return sample;
+}
+
+static void count_into(struct kind_stats *k, const struct sample *sample) {
+        k->n += sample->is_ok;
+        k->n_failed += !sample->is_ok;
+        k->bytes += sample->bytes;
+        if (!sample->has_times)
                 return;
-        uint64_t last_ns = last_arrival_ns(m), run_ns = since(m->done_ns, last_ns);
-        k->run_ns += run_ns;
-        histogram_add(&k->wait, since(last_ns, m->first_ns));
-        histogram_add(&k->run, run_ns);
+        k->run_ns += sample->run_ns;
+        histogram_add(&k->wait, sample->wait_ns);
+        histogram_add(&k->run, sample->run_ns);
 }
 
 static void count_kind(
         struct stats *s, struct group_stats *g, const struct meeting *m, const struct half *half) {
+        const struct sample sample = take_sample(m, half);
         struct kind_stats *k = find_or_make_kind(g, half->signature.kind);
-        struct class_stats *c = find_or_make_class(s, g, m, half);
-        uint64_t bytes = m->status == STATUS_OK ? bytes_read(m, half) : 0;
-        g->bytes += bytes;
+        struct class_stats *c = find_or_make_class(s, g, m, &sample);
+        g->bytes += sample.bytes;
         if (k)
-                count_into(k, m, bytes);
+                count_into(k, &sample);
         if (c)
-                count_into(&c->counts, m, bytes);
+                count_into(&c->counts, &sample);
 }
 
 static void count_member(struct member_stats *stats, const struct meeting *m, const struct half *half) {
