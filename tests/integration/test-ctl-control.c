@@ -15,11 +15,11 @@
 
 #define OTHER_UID 12345
 
-/* tuttictl with up to four words after the socket. */
+/* tuttictl with up to seven words after the socket. */
 static void ctl(struct host *h, struct program *p, const char *command, const char *const *words) {
-        const char *argv[10] = { program_tuttictl(), command, "--socket", host_socket(h) };
+        const char *argv[12] = { program_tuttictl(), command, "--socket", host_socket(h) };
 
-        for (int i = 0; words && words[i] && i < 5; i++)
+        for (int i = 0; words[i] && i < 7; i++)
                 argv[4 + i] = words[i];
         program_run(argv, 20, p);
 }
@@ -336,6 +336,44 @@ START_TEST(the_door_says_the_same_of_their_group_and_of_none_P19) {
 }
 END_TEST
 
+/* A group of the other user; R0 waits for R1. */
+static void wait_as_other(struct replica *me) {
+        ck_assert_int_eq(setresuid(OTHER_UID, OTHER_UID, OTHER_UID), 0);
+        struct tutti_group *g = replica_join_group(me, &TUTTI_JOIN(.group = "theirs"));
+        replica_say(me, "here");
+        if (me->rank == 0) {
+                const struct tutti_error_info *e = expect_error(tutti_barrier(g, "step"));
+                ck_assert_int_eq(e->status, TUTTI_REPLICA_LOST);
+                expect_in(e->text, "kicked by uid 0 (an admin): it hangs");
+                replica_say(me, "told");
+        }
+        replica_hear(me, "end");
+        tutti_group_free(g);
+}
+
+/* Not unless the user is named: an admin's own groups are meant otherwise. The kicked hear no pid of his. */
+START_TEST(an_admin_kicks_within_a_users_groups_O6) {
+        struct host *h = open_host();
+        struct replica *r[2];
+        struct program p;
+
+        replicas_spawn(h, 2, wait_as_other, NULL, r);
+        replicas_expect(r, 2, "here", 10);
+        CTL(h, &p, "kick", "theirs", "1");
+        ck_assert_int_eq(p.code, 1);
+        expect_in(p.err, "NOT_FOUND");
+        program_deinit(&p);
+        CTL(h, &p, "kick", "--user", "12345", "--reason", "it hangs", "theirs", "1");
+        ck_assert_msg(p.code == 0, "%s", p.err);
+        program_deinit(&p);
+        replica_expect(r[0], "told", 10);
+        replicas_tell(r, 2, "end");
+        ck_assert_int_eq(replica_end(r[0], 10), 0);
+        ck_assert_int_eq(replica_end(r[1], 10), 0);
+        host_stop(h);
+}
+END_TEST
+
 /* --- log-level --- */
 
 static void stay_briefly(struct replica *me) {
@@ -367,5 +405,5 @@ END_TEST
 
 UNIT_MAIN("ctl-control", 60, drained_no_new_groups_come_and_the_others_go_on,
         draining_waits_for_the_last_group, who_is_kicked_is_ejected_and_all_hear_by_whom_P16,
-        another_user_drains_nothing_and_kicks_nobody_P19,
+        another_user_drains_nothing_and_kicks_nobody_P19, an_admin_kicks_within_a_users_groups_O6,
         the_door_says_the_same_of_their_group_and_of_none_P19, the_level_of_the_log_changes_at_once)
