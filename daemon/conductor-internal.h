@@ -1,7 +1,7 @@
 /* What the files of the conductor share: conductor.c (the turn and the corridor), conductor-requests.c (one
  * packet), conductor-results.c (result objects), conductor-signals.c (signal pages), conductor-devices.c
  * (GPUs), conductor-collective.c (from sealed to told), conductor-queries.c (answers), conductor-rows.c (what
- * is in them). */
+ * is in them), conductor-control.c (what people do). */
 #pragma once
 
 #include "base/arena.h"
@@ -62,7 +62,9 @@ struct burial {
 struct conductor {
         struct house house;
         uint64_t started_ns, now_ns; /* now: of this turn */
-        bool is_draining, is_over;   /* over: all sessions have been ended */
+        bool is_draining, is_over;   /* draining: it is being stopped; over: all sessions have been ended */
+        char drained_by[64];         /* it takes no new groups, by whose wish; "": it does */
+        uint64_t drained_ns;
         struct outcome outcome;
         struct list chores;  /* to be given to the engine */
         struct list ejected; /* struct session.eject_link: to be ended when the outcome is settled */
@@ -116,6 +118,12 @@ bool conductor_go_on_answering(struct conductor *c);
 void conductor_reader_is_back(struct conductor *c, struct session *s);
 /* The session ends; harmless where nothing was asked. */
 void conductor_drop_query(struct session *s);
+
+/* What the people who run the host ask for. OK, PERMISSION, NOT_FOUND, INVALID, UNSUPPORTED; c->error says
+ * why. */
+enum status conductor_control(struct conductor *c, struct session *s, const struct msg_control *ask);
+/* An admin, or of the user that tuttid runs as: may drain it. */
+bool conductor_may_control(const struct session *s);
 
 /* Ends the session at the end of this turn with one last error packet. */
 void conductor_eject(struct conductor *c, struct session *s, enum status status, const char *format, ...)

@@ -91,8 +91,16 @@ static bool write_groups_members(struct row_writer *w, struct query *q) {
         return write_each(w, q, write_members);
 }
 
-static bool write_groups_stats(struct row_writer *w, struct query *q) {
-        return write_each(w, q, write_stats);
+static bool write_groups_kinds(struct row_writer *w, struct query *q) {
+        return write_each(w, q, write_kinds);
+}
+
+static bool write_groups_classes(struct row_writer *w, struct query *q) {
+        return write_each(w, q, write_classes);
+}
+
+static bool write_groups_lateness(struct row_writer *w, struct query *q) {
+        return write_each(w, q, write_lateness);
 }
 
 static bool write_groups_histograms(struct row_writer *w, struct query *q) {
@@ -115,7 +123,8 @@ static void write_quota_of(struct row_writer *w, uint32_t uid) {
                 writer_add(w, ROW_QUOTA, 0)->quota = (struct row_quota){ .uid = uid,
                         .name = quota_name((enum quota)i),
                         .used = quota_used(quotas, uid, (enum quota)i),
-                        .limit = quota_limit(quotas, uid, (enum quota)i) };
+                        .limit = quota_limit(quotas, uid, (enum quota)i),
+                        .n_refused = quota_refused(quotas, uid, (enum quota)i) };
 }
 
 /* Whom it is about comes first; an admin who named nobody hears of the others too. */
@@ -153,10 +162,10 @@ static bool (*const parts[][MAX_PARTS])(struct row_writer *w, struct query *q) =
         [WHAT_STATUS] = { write_daemon, write_devices, write_gpus, write_buffers, write_groups,
                 write_groups_pending, write_groups_results },
         [WHAT_GROUPS] = { write_groups, write_ended_groups, write_groups_members },
-        [WHAT_STATS] = { write_daemon, write_groups_stats },
+        [WHAT_STATS] = { write_daemon, write_groups_kinds, write_groups_classes, write_groups_members },
         [WHAT_DUMP] = { write_dump },
         [WHAT_QUOTA] = { write_quota },
-        [WHAT_HISTOGRAMS] = { write_groups_histograms },
+        [WHAT_HISTOGRAMS] = { write_groups_histograms, write_groups_lateness },
         [WHAT_PLAN] = { write_plan },
 };
 

@@ -413,6 +413,7 @@ static void conductor_handle_join(struct conductor *c, struct session *s, const 
                 .uid = s->uid,
                 .pid = s->pid,
                 .last_epoch = before ? recording_epoch(before) : 0,
+                .makes_no_group = c->drained_by[0] != '\0',
                 .ask = r->join };
         error_init(&c->error, STATUS_OK);
         viewer_show(&s->viewer, r->join.secret);
@@ -495,6 +496,7 @@ static void conductor_dispatch(
         case REQUEST_GOODBYE: conductor_handle_goodbye(c, s); return;
         case REQUEST_MAKE_RESULT: conductor_make_result(c, s, r); return;
         case REQUEST_OPEN_SIGNALS: conductor_open_signals(c, s, r); return;
+        case REQUEST_CONTROL: status = conductor_control(c, s, &r->control); break;
         case REQUEST_RELEASE_RESULT: status = conductor_release_result(c, s, &r->release_result); break;
         case REQUEST_LEAVE:
                 results_end_membership(c->house.results, s->id, r->membership, &c->chores);

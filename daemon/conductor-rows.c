@@ -3,11 +3,29 @@
 
 #include <string.h>
 #include <unistd.h>
+#include "base/log.h"
 
 #define MAX_PENDING_ROWS 16 /* of a group: the oldest */
 #define MAX_RESULT_ROWS  16 /* of a group: the oldest */
 
 /* --- rows of the daemon --- */
+
+/* Admins drain for all, and wait for the last group of all. */
+static uint32_t count_groups_left(const struct conductor *c, const struct session *s, uint32_t n_own) {
+        return conductor_may_control(s) ? rendezvous_n_groups(c->house.rendezvous) : n_own;
+}
+
+static const char *describe_drain(const struct conductor *c, struct arena *arena) {
+        char *text = c->drained_by[0] ? arena_calloc(arena, 1, 128) : NULL;
+        struct text t;
+        if (!text)
+                return "";
+        text_init(&t, text, 128);
+        text_add(&t, "%s ", c->drained_by);
+        text_add_duration(&t, c->now_ns - c->drained_ns);
+        text_add(&t, " ago");
+        return text;
+}
 
 static uint32_t count_groups(const struct conductor *c, const struct viewer *viewer, uint32_t *ret_stalled) {
         uint32_t n = 0;
@@ -45,7 +63,10 @@ bool write_daemon(struct row_writer *w, struct query *q) {
                 .mapped_bytes = quota_total(c->house.quotas, QUOTA_MAPPED_BYTES),
                 .n_buffers = buffers_count(c->house.buffers),
                 .n_pending = quota_total(c->house.quotas, QUOTA_PENDING),
-                .draining = c->is_draining,
+                .draining = c->is_draining || c->drained_by[0],
+                .drained_by = describe_drain(c, &w->arena),
+                .n_groups_left = count_groups_left(c, w->session, n_groups),
+                .log_level = log_level_name(log_level()),
                 .n_restarts = workers_n_restarts(c->house.workers),
                 .n_prepared = c->n_prepared,
                 .n_started = c->n_started,
@@ -273,18 +294,21 @@ bool write_results(struct row_writer *w, struct query *q, const struct group *g)
         return true;
 }
 
-static void write_kinds(struct row_writer *w, const struct group *g) {
+bool write_kinds(struct row_writer *w, struct query *q, const struct group *g) {
         for (int kind = KIND_REDUCE; kind < N_KIND; kind++) {
                 struct row_stats row = { .job = g->job, .group = g->name, .kind = (enum kind)kind };
                 if (stats_fill_kind(w->conductor->house.stats, g, (enum kind)kind, &row))
                         writer_add(w, ROW_STATS, 0)->stats = row;
         }
+        return true;
 }
 
-bool write_stats(struct row_writer *w, struct query *q, const struct group *g) {
-        if (q->rank == 0)
-                write_kinds(w, g);
-        return write_members(w, q, g);
+bool write_classes(struct row_writer *w, struct query *q, const struct group *g) {
+        struct row_class row;
+        uint32_t cursor = 0;
+        while (stats_next_class(w->conductor->house.stats, g, &cursor, &row))
+                writer_add(w, ROW_CLASS, 0)->class = row;
+        return true;
 }
 
 /* --- histograms --- */
@@ -308,15 +332,21 @@ static void write_histogram(struct row_writer *w, const struct histogram *h, con
 bool write_histograms(struct row_writer *w, struct query *q, const struct group *g) {
         const struct stats *s = w->conductor->house.stats;
         struct row_histogram of = { .job = g->job, .group = g->name, .uid = g->uid };
-        for (int kind = KIND_REDUCE; q->rank == 0 && kind < N_KIND; kind++) {
+        for (int kind = KIND_REDUCE; kind < N_KIND; kind++) {
                 of.kind = (enum kind)kind;
                 of.measure = MEASURE_WAIT;
                 write_histogram(w, stats_histogram_of_kind(s, g, of.kind, of.measure), &of);
                 of.measure = MEASURE_RUN;
                 write_histogram(w, stats_histogram_of_kind(s, g, of.kind, of.measure), &of);
         }
-        of.kind = KIND_UNSPECIFIED;
-        of.measure = MEASURE_LATENESS;
+        return true;
+}
+
+bool write_lateness(struct row_writer *w, struct query *q, const struct group *g) {
+        const struct stats *s = w->conductor->house.stats;
+        struct row_histogram of = {
+                .job = g->job, .group = g->name, .uid = g->uid, .measure = MEASURE_LATENESS
+        };
         for (; q->rank < g->world_size; q->rank++) {
                 if (writer_is_tired(w))
                         return false;

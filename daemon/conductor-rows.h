@@ -53,8 +53,10 @@ bool write_group(struct row_writer *w, struct query *q, const struct group *g);
 bool write_members(struct row_writer *w, struct query *q, const struct group *g);
 bool write_pending(struct row_writer *w, struct query *q, const struct group *g);
 bool write_results(struct row_writer *w, struct query *q, const struct group *g);
-bool write_stats(struct row_writer *w, struct query *q, const struct group *g);
+bool write_kinds(struct row_writer *w, struct query *q, const struct group *g);
+bool write_classes(struct row_writer *w, struct query *q, const struct group *g);
 bool write_histograms(struct row_writer *w, struct query *q, const struct group *g);
+bool write_lateness(struct row_writer *w, struct query *q, const struct group *g);
 
 /* conductor-plan.c. Plans what a WHAT_PLAN asks about; *ret is one block, for free(). What the collective
  * itself would be answered, or LIMIT. */

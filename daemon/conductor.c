@@ -155,6 +155,8 @@ static void conductor_end_ejected(struct conductor *c, struct session *s) {
                 status_name(s->eject_status), s->eject_why);
         error_init(err, s->eject_status);
         error_set_detail(err, "%s", s->eject_why);
+        if (s->eject_status == STATUS_REPLICA_LOST)
+                err->loss = LOSS_EJECTED;
         stats_count_ejection(c->house.stats);
         size_t n_bytes;
         const struct reply last_words = { .status = s->eject_status, .error = err };

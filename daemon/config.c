@@ -61,8 +61,8 @@ static const struct config_key keys[] = {
         { "daemon.log-level", FIELD(log_level), .rule.type = VALUE_WORD, .rule.words = log_words,
                 .preset = "notice", .help = "The least important lines that are still logged." },
         { "daemon.admins", FIELD(admins), .rule.type = VALUE_TEXT, .rule.max = 255, .preset = "0",
-                .help = "The uids that may look at the groups and limits of all users, with blanks between "
-                        "them." },
+                .help = "The uids that may look at the groups and limits of all users, kick their replicas "
+                        "and drain tuttid, with blanks between them." },
         { "daemon.confine", .is_fixed = true, FIELD(confine), .rule.type = VALUE_WORD,
                 .rule.words = confine_words, .preset = "yes",
                 .help = "Whether tuttid gives up, when it has started, the system calls that it does not "

@@ -7,8 +7,9 @@
 struct quota_user {
         struct quotas *quotas;
         uint32_t uid;
-        uint64_t n_charges; /* the user lives while there are any */
-        uint64_t used[N_QUOTA];
+        uint64_t n_charges; /* the user lives while there are any, or while it is remembered */
+        uint64_t used[N_QUOTA], refused[N_QUOTA];
+        bool was_refused;
         UT_hash_handle hh;
 };
 
@@ -23,6 +24,7 @@ struct quotas {
         uint64_t limits[N_QUOTA], totals[N_QUOTA];
         struct override *overrides;
         struct quota_user *users;
+        uint32_t n_remembered; /* users without charges */
 };
 
 const char *quota_name(enum quota quota) {
@@ -92,7 +94,12 @@ int quotas_override(struct quotas *q, uint32_t uid, const struct quota_limits *l
 void quotas_free(struct quotas *q) {
         if (!q)
                 return;
-        CHECK(!q->users);
+        struct quota_user *user, *tmp;
+        HASH_ITER (hh, q->users, user, tmp) {
+                CHECK(user->n_charges == 0);
+                HASH_DEL(q->users, user);
+                free(user);
+        }
         drop_overrides(q);
         free(q);
 }
@@ -123,13 +130,33 @@ static enum status charge_fail(struct error *err, enum status status) {
         return status;
 }
 
-static enum status charge_refuse(struct error *err, enum quota quota, uint64_t used, uint64_t limit) {
-        if (err) {
-                error_init(err, STATUS_QUOTA);
-                error_set_detail(err, "%s", quota_name(quota));
-                err->used = used;
-                err->limit = limit;
+/* The user has no charges any more. */
+static void user_forget(struct quota_user *user) {
+        struct quotas *q = user->quotas;
+        if (user->was_refused && q->n_remembered < QUOTA_MAX_REMEMBERED) {
+                q->n_remembered++;
+                return;
         }
+        HASH_DEL(q->users, user);
+        free(user);
+}
+
+/* Of a user that had nothing here yet it is told, and not counted where memory is short. */
+static void count_refusal(struct quotas *q, struct quota_user *user, uint32_t uid, enum quota quota) {
+        bool is_new = !user;
+        if (is_new && !(user = user_new(q, uid)))
+                return;
+        user->was_refused = true;
+        user->refused[quota]++;
+        if (is_new)
+                user_forget(user);
+}
+
+static enum status charge_refuse(struct error *err, enum quota quota, uint64_t used, uint64_t limit) {
+        error_init(err, STATUS_QUOTA);
+        error_set_detail(err, "%s", quota_name(quota));
+        err->used = used;
+        err->limit = limit;
         return STATUS_QUOTA;
 }
 
@@ -140,10 +167,16 @@ static enum status charge_take(
         CHECK(!charge->user && quota < N_QUOTA);
         struct quota_user *user = user_find(q, uid);
         uint64_t used = user ? user->used[quota] : 0, limit = quota_limit(q, uid, quota);
-        if (used > limit + reserve || charge->amount > limit + reserve - used)
+        if (used > limit + reserve || charge->amount > limit + reserve - used) {
+                if (!err)
+                        return STATUS_QUOTA;
+                count_refusal(q, user, uid, quota);
                 return charge_refuse(err, quota, used, limit);
+        }
+        bool is_remembered = user && user->n_charges == 0;
         if (!user && !(user = user_new(q, uid)))
                 return charge_fail(err, STATUS_NO_MEMORY);
+        q->n_remembered -= is_remembered;
         user->n_charges++;
         user->used[quota] += charge->amount;
         q->totals[quota] += charge->amount;
@@ -180,15 +213,18 @@ void charge_release(struct charge *charge) {
         user->used[charge->quota] -= charge->amount;
         user->quotas->totals[charge->quota] -= charge->amount;
         *charge = (struct charge){ 0 };
-        if (--user->n_charges > 0)
-                return;
-        HASH_DEL(user->quotas->users, user);
-        free(user);
+        if (--user->n_charges == 0)
+                user_forget(user);
 }
 
 uint64_t quota_used(const struct quotas *q, uint32_t uid, enum quota quota) {
         const struct quota_user *user = user_find(q, uid);
         return user ? user->used[quota] : 0;
+}
+
+uint64_t quota_refused(const struct quotas *q, uint32_t uid, enum quota quota) {
+        const struct quota_user *user = user_find(q, uid);
+        return user ? user->refused[quota] : 0;
 }
 
 uint64_t quota_limit(const struct quotas *q, uint32_t uid, enum quota quota) {
@@ -199,7 +235,7 @@ uint64_t quota_limit(const struct quotas *q, uint32_t uid, enum quota quota) {
 }
 
 uint32_t quota_users(const struct quotas *q) {
-        return HASH_COUNT(q->users);
+        return HASH_COUNT(q->users) - q->n_remembered;
 }
 
 uint32_t quota_list_users(const struct quotas *q, uint32_t *uids, uint32_t n) {

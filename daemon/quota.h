@@ -1,7 +1,8 @@
 /* What each user makes tuttid hold, and the limits of it.
  *
  * A charge is an object inside the thing that holds the resource and is undone by charge_release, so that no
- * counter can drift. A user exists as long as something is charged to it. What a thing costs grows with the
+ * counter can drift. A user exists as long as something is charged to it, or it was refused and is
+ * remembered. What a thing costs grows with the
  * memory behind it: a pending submission counts once for each QUOTA_ENTRIES_BEGUN entries begun, a group once
  * for each QUOTA_RANKS_BEGUN ranks begun. Pure; lives on the loop thread. */
 #pragma once
@@ -14,6 +15,7 @@
 #define QUOTA_ENTRIES_BEGUN 64
 #define QUOTA_RANKS_BEGUN   64
 #define QUOTA_MIN_RESERVE   16
+#define QUOTA_MAX_REMEMBERED 256
 
 enum quota {
         QUOTA_CONNECTIONS,
@@ -67,10 +69,13 @@ uint32_t charge_uid(const struct charge *charge);
 void charge_release(struct charge *charge);
 
 uint64_t quota_used(const struct quotas *q, uint32_t uid, enum quota quota);
+/* How often this user was refused, where somebody was told of it (`err`). Users who were are remembered when
+ * they have nothing here any more, QUOTA_MAX_REMEMBERED of them. */
+uint64_t quota_refused(const struct quotas *q, uint32_t uid, enum quota quota);
 uint64_t quota_limit(const struct quotas *q, uint32_t uid, enum quota quota);
 /* Users with something charged. */
 uint32_t quota_users(const struct quotas *q);
-/* Fills `uids` with up to `n` of them; returns how many there are. */
+/* Fills `uids` with up to `n` of them and of those remembered; returns how many there are. */
 uint32_t quota_list_users(const struct quotas *q, uint32_t *uids, uint32_t n);
 /* Over all users. */
 uint64_t quota_total(const struct quotas *q, enum quota quota);

@@ -308,3 +308,16 @@ void rendezvous_drain(struct rendezvous *r, uint64_t now_ns, struct outcome *out
                 circle_unform(r, c, NULL, now_ns, out);
         }
 }
+
+void rendezvous_end_forming(struct rendezvous *r, uint64_t now_ns, struct outcome *out) {
+        struct group *next, *g = rendezvous_next_group(r, NULL);
+        for (; g; g = next) {
+                struct circle *c = circle_of(g);
+                next = rendezvous_next_group(r, g);
+                if (g->state != GROUP_FORMING)
+                        continue;
+                error_init(c->failure, STATUS_DRAINING);
+                c->failure->field = FIELD_GROUP;
+                circle_unform(r, c, NULL, now_ns, out);
+        }
+}

@@ -354,13 +354,20 @@ static void describe_join(const struct join *join, struct error *err) {
         err->world_size = join->ask.world_size;
 }
 
+static enum status refuse_new(struct error *err) {
+        error_init(err, STATUS_DRAINING);
+        err->field = FIELD_GROUP; /* it is not being stopped */
+        return STATUS_DRAINING;
+}
+
 static enum status find_or_make(struct rendezvous *r, const struct join *join, uint64_t now_ns,
         struct circle **ret, struct error *err) {
         struct identity identity;
         make_identity(join, &identity);
         struct circle *c = circle_find(r, &identity);
-        enum status status =
-                c ? check_admits(c, join, now_ns, err) : circle_make(r, join, &identity, now_ns, err);
+        enum status status = c                      ? check_admits(c, join, now_ns, err)
+                             : join->makes_no_group ? refuse_new(err)
+                                                    : circle_make(r, join, &identity, now_ns, err);
         *ret = c ? c : circle_find(r, &identity);
         return status;
 }

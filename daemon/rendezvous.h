@@ -176,6 +176,7 @@ struct join {
         uint64_t session, request;
         uint32_t uid, pid;
         uint64_t last_epoch; /* that is remembered of a group of this name which has ended; 0: none */
+        bool makes_no_group; /* tuttid is drained: DRAINING where there is none of this name */
         struct msg_join ask; /* strings may go after the call */
 };
 
@@ -223,6 +224,9 @@ void rendezvous_lose(struct rendezvous *r, uint64_t session, enum loss loss, con
 /* tuttid is being stopped: what gathers ends with DRAINING for all, without debts, and forming groups do.
  * What is sealed runs to its end. */
 void rendezvous_drain(struct rendezvous *r, uint64_t now_ns, struct outcome *out);
+/* tuttid is drained: groups that are forming end with DRAINING. What is whole goes on; that no new ones come
+ * is for the joins to say (makes_no_group). */
+void rendezvous_end_forming(struct rendezvous *r, uint64_t now_ns, struct outcome *out);
 
 /* The membership, of any state, when it is this session's; else NULL. */
 struct member *rendezvous_find_member(struct rendezvous *r, uint64_t session, uint64_t membership);

@@ -19,11 +19,22 @@ struct kind_stats {
         struct histogram wait, run;
 };
 
+/* Owned by its group; charged by itself, since few of all that could be are used. */
+struct class_stats {
+        enum kind kind;
+        enum op op;
+        unsigned int size;
+        struct kind_stats counts;
+        struct charge charge;
+};
+
 struct group_stats {
         uint64_t group; /* its id */
         uint64_t n_done, n_failed, bytes;
         struct kind_stats *kinds[N_KIND]; /* from its first use on */
-        struct charge charge;             /* for all of it, whatever kinds come */
+        struct charge charge;             /* for all of it but the classes, whatever kinds come */
+        struct class_stats *classes[STATS_MAX_CLASSES];
+        uint32_t n_classes;
         UT_hash_handle hh;
         struct member_stats members[]; /* [world_size] */
 };
@@ -144,6 +155,10 @@ static void free_group(struct stats *s, struct group_stats *g) {
         HASH_DEL(s->by_group, g);
         for (unsigned int kind = 0; kind < N_KIND; kind++)
                 free(g->kinds[kind]);
+        for (uint32_t i = 0; i < g->n_classes; i++) {
+                charge_release(&g->classes[i]->charge);
+                free(g->classes[i]);
+        }
         charge_release(&g->charge);
         free(g);
 }
@@ -181,12 +196,53 @@ static struct kind_stats *find_or_make_kind(struct group_stats *g, enum kind kin
         return g->kinds[kind];
 }
 
-/* Input bytes that were read, over all replicas. All halves are alike. */
-static uint64_t bytes_read(const struct meeting *m, const struct half *half) {
-        uint64_t one = half->n_bytes, sum = 0;
-        rankset_for_each (rank, &m->have)
-                sum += signature_reads(&half->signature, (unsigned int)rank) ? one : 0;
-        return sum;
+/* What one collective adds to its kind and to its class. All halves are alike. */
+struct sample {
+        bool is_ok, has_times;
+        uint64_t each_bytes, bytes, wait_ns, run_ns; /* bytes: read, over all replicas */
+};
+
+/* --- classes of size --- */
+
+static const uint64_t size_bounds[STATS_SIZES] = { UINT64_C(4) << 10, UINT64_C(64) << 10, UINT64_C(1) << 20,
+        UINT64_C(16) << 20, UINT64_C(256) << 20, UINT64_MAX };
+
+static unsigned int size_of(uint64_t bytes) {
+        unsigned int size = 0;
+        while (bytes > size_bounds[size])
+                size++;
+        return size;
+}
+
+static struct class_stats *make_class(
+        struct stats *s, struct group_stats *g, const struct meeting *m, const struct class_stats *like) {
+        struct charge charge = { 0 };
+        if (g->n_classes == STATS_MAX_CLASSES ||
+                quota_charge(s->quotas, &charge, m->group->uid, QUOTA_MEMORY_BYTES, sizeof(*like), NULL) !=
+                        STATUS_OK)
+                return NULL;
+        struct class_stats *c = malloc(sizeof(*c));
+        if (!c) {
+                charge_release(&charge);
+                return NULL;
+        }
+        *c = *like;
+        c->charge = charge;
+        return g->classes[g->n_classes++] = c;
+}
+
+/* Those that a trainer uses again and again stand in front, since they came first. */
+static struct class_stats *find_or_make_class(
+        struct stats *s, struct group_stats *g, const struct meeting *m, const struct sample *sample) {
+        const struct signature *signature = &first_half(m)->signature;
+        unsigned int size = size_of(sample->each_bytes);
+        for (uint32_t i = 0; i < g->n_classes; i++) {
+                struct class_stats *c = g->classes[i];
+                if (c->kind == signature->kind && c->op == signature->op && c->size == size)
+                        return c;
+        }
+        return make_class(
+                s, g, m, &(struct class_stats){ .kind = signature->kind, .op = signature->op, .size = size });
 }
 
 static uint64_t last_arrival_ns(const struct meeting *m) {
@@ -197,22 +253,43 @@ static uint64_t last_arrival_ns(const struct meeting *m) {
         return last;
 }
 
-static void count_kind(struct group_stats *g, const struct meeting *m, const struct half *half) {
+static struct sample take_sample(const struct meeting *m, const struct half *half) {
+        struct sample sample = { .is_ok = m->status == STATUS_OK,
+                .has_times = m->number != 0,
+                .each_bytes = half->n_bytes };
+        rankset_for_each (rank, &m->have)
+                sample.bytes += signature_reads(&half->signature, (unsigned int)rank) ? sample.each_bytes : 0;
+        if (!sample.is_ok)
+                sample.bytes = 0;
+        if (!sample.has_times)
+                return sample;
+        uint64_t last_ns = last_arrival_ns(m);
+        sample.wait_ns = since(last_ns, m->first_ns);
+        sample.run_ns = since(m->done_ns, last_ns);
+        return sample;
+}
+
+static void count_into(struct kind_stats *k, const struct sample *sample) {
+        k->n += sample->is_ok;
+        k->n_failed += !sample->is_ok;
+        k->bytes += sample->bytes;
+        if (!sample->has_times)
+                return;
+        k->run_ns += sample->run_ns;
+        histogram_add(&k->wait, sample->wait_ns);
+        histogram_add(&k->run, sample->run_ns);
+}
+
+static void count_kind(
+        struct stats *s, struct group_stats *g, const struct meeting *m, const struct half *half) {
+        const struct sample sample = take_sample(m, half);
         struct kind_stats *k = find_or_make_kind(g, half->signature.kind);
-        bool is_ok = m->status == STATUS_OK;
-        uint64_t bytes = is_ok ? bytes_read(m, half) : 0;
-        g->bytes += bytes;
-        if (!k)
-                return;
-        k->n += is_ok;
-        k->n_failed += !is_ok;
-        k->bytes += bytes;
-        if (!m->number)
-                return;
-        uint64_t last_ns = last_arrival_ns(m), run_ns = since(m->done_ns, last_ns);
-        k->run_ns += run_ns;
-        histogram_add(&k->wait, since(last_ns, m->first_ns));
-        histogram_add(&k->run, run_ns);
+        struct class_stats *c = find_or_make_class(s, g, m, &sample);
+        g->bytes += sample.bytes;
+        if (k)
+                count_into(k, &sample);
+        if (c)
+                count_into(&c->counts, &sample);
 }
 
 static void count_member(struct member_stats *stats, const struct meeting *m, const struct half *half) {
@@ -244,7 +321,7 @@ void stats_add(struct stats *s, const struct meeting *m) {
         g->n_done += is_ok;
         g->n_failed += !is_ok;
         if (half)
-                count_kind(g, m, half);
+                count_kind(s, g, m, half);
         count_members(g, m);
 }
 
@@ -296,7 +373,34 @@ bool stats_fill_kind(const struct stats *s, const struct group *g, enum kind kin
                 .wait_p50_ns = histogram_percentile(&k->wait, 0.50),
                 .wait_p99_ns = histogram_percentile(&k->wait, 0.99),
                 .run_p50_ns = histogram_percentile(&k->run, 0.50),
-                .run_p99_ns = histogram_percentile(&k->run, 0.99) };
+                .run_p99_ns = histogram_percentile(&k->run, 0.99),
+                .wait_p999_ns = histogram_percentile(&k->wait, 0.999),
+                .run_p999_ns = histogram_percentile(&k->run, 0.999) };
+        return true;
+}
+
+bool stats_next_class(const struct stats *s, const struct group *g, uint32_t *cursor, struct row_class *row) {
+        const struct group_stats *stats = find_group(s, g->id);
+        if (!stats || *cursor >= stats->n_classes)
+                return false;
+        const struct class_stats *c = stats->classes[(*cursor)++];
+        const struct kind_stats *k = &c->counts;
+        *row = (struct row_class){ .job = g->job,
+                .group = g->name,
+                .kind = c->kind,
+                .op = c->op,
+                .from_bytes = c->size ? size_bounds[c->size - 1] + 1 : 0,
+                .to_bytes = size_bounds[c->size],
+                .n = k->n,
+                .n_failed = k->n_failed,
+                .bytes = k->bytes,
+                .run_ns = k->run_ns,
+                .wait_p50_ns = histogram_percentile(&k->wait, 0.50),
+                .wait_p99_ns = histogram_percentile(&k->wait, 0.99),
+                .wait_p999_ns = histogram_percentile(&k->wait, 0.999),
+                .run_p50_ns = histogram_percentile(&k->run, 0.50),
+                .run_p99_ns = histogram_percentile(&k->run, 0.99),
+                .run_p999_ns = histogram_percentile(&k->run, 0.999) };
         return true;
 }
 

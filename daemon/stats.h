@@ -1,7 +1,10 @@
 /* Counters and histograms, pulled on demand.
  *
  * A histogram has logarithmic buckets (four to an octave, 1 ns to 2^42 ns, which is 73 min) in fixed memory;
- * a percentile is a bucket's upper bound, at most 19 % (2^(1/4)) off. Loop thread; times are arguments. */
+ * a percentile is a bucket's upper bound, at most 19 % (2^(1/4)) off. Loop thread; times are arguments.
+ *
+ * A group has them by kind, and by kind, op and size, of which it has STATS_MAX_CLASSES: those that come
+ * first. */
 #pragma once
 
 #include <stdint.h>
@@ -26,6 +29,10 @@ uint64_t histogram_percentile(const struct histogram *h, double p);
 #define HISTOGRAM_BOUNDS_NS 1024 /* about 1 us, the least that is worth telling apart */
 #define HISTOGRAM_OCTAVES   28   /* up to 137 s */
 void histogram_octaves(const struct histogram *h, uint64_t ret[HISTOGRAM_OCTAVES]);
+
+/* By the input bytes that each replica brings: up to 4 KiB, 64 KiB, 1 MiB, 16 MiB, 256 MiB, more. */
+#define STATS_SIZES       6
+#define STATS_MAX_CLASSES 32 /* of a group */
 
 struct stats;
 
@@ -57,6 +64,9 @@ void stats_fill_member(const struct stats *s, const struct member *m, struct row
 /* One row for each kind that was used: `kind` from KIND_REDUCE on; false when this kind was not used. `n`
  * counts those that ended with OK. */
 bool stats_fill_kind(const struct stats *s, const struct group *g, enum kind kind, struct row_stats *row);
+/* The next class that was used, with its row; *cursor begins with 0. false: no more. */
+bool stats_next_class(
+        const struct stats *s, const struct group *g, uint32_t *cursor, struct row_class *row);
 /* What a group has measured: WAIT and RUN of a kind; NULL: this kind was not used. */
 const struct histogram *stats_histogram_of_kind(
         const struct stats *s, const struct group *g, enum kind kind, enum measure measure);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 /* Names of groups, as the page of `groups` shows them. */
+#define LOG_LEVELS  "error warning notice info debug"
 #define LIST_GROUPS "tuttictl groups 2>/dev/null | sed -n 's/^[^ ]*  *\\([^ ]*\\)  epoch.*/\\1/p'"
 
 static bool is_word_end(char c) {
@@ -92,7 +93,8 @@ static void put_bash_command(const struct command *c, FILE *out) {
         for (const char *cursor = options_of(c); usage_next_option(&cursor, &o);)
                 fprintf(out, " %s", o.name);
         fprintf(out, "\" operand=%s ;;\n",
-                c->operand != CTL_OPERAND_NONE   ? "group"
+                c->operand == CTL_OPERAND_WORD   ? "level"
+                : c->operand != CTL_OPERAND_NONE ? "group"
                 : strcmp(c->name, "run") == 0    ? "program"
                 : strstr(c->usage, "[COMMAND]")  ? "command"
                 : strstr(c->usage, "bash | zsh") ? "shell"
@@ -135,6 +137,7 @@ static void write_bash(const struct command *const *commands, size_t n, FILE *ou
               "        case $operand in\n"
               "        command) words=\"$words $all\" ;;\n"
               "        shell) words=\"$words bash zsh\" ;;\n"
+              "        level) words=\"$words " LOG_LEVELS "\" ;;\n"
               "        program) mapfile -t COMPREPLY < <(compgen -c -f -- \"$current\") ;;\n"
               "        group) _tuttictl_groups \"$current\" ;;\n"
               "        esac\n"
@@ -175,7 +178,9 @@ static void put_zsh_command(const struct command *c, FILE *out) {
         fprintf(out, "        %s) _arguments '--help'", c->name);
         for (const char *cursor = options_of(c); usage_next_option(&cursor, &o);)
                 put_zsh_option(&o, out);
-        if (c->operand != CTL_OPERAND_NONE)
+        if (c->operand == CTL_OPERAND_WORD)
+                fputs(" ':level:(" LOG_LEVELS ")'", out);
+        else if (c->operand != CTL_OPERAND_NONE)
                 fputs(" ':group:_tuttictl_groups'", out);
         else if (strcmp(c->name, "run") == 0)
                 fputs(" '*::program:_normal'", out);

@@ -1,6 +1,7 @@
 #include "doctor.h"
 
 #include <stdio.h>
+#include <string.h>
 #include "json.h"
 #include "query.h"
 #include "rows.h"
@@ -20,7 +21,7 @@ static const struct {
         [VERDICT_FATAL] = { "FATAL", TONE_BAD },
 };
 
-static void print_diagnosis(const struct diagnosis *d, const struct page *page) {
+void diagnosis_print(const struct diagnosis *d, const struct page *page) {
         struct line l = { 0 };
 
         line_add(&l, "%-*s", CHECK_COLUMNS, d->check);
@@ -40,10 +41,10 @@ void doctor_print(const struct doctor_view *v, const struct page *page) {
         for (int verdict = VERDICT_FATAL; verdict >= VERDICT_FINE; verdict--)
                 for (size_t i = 0; doctor_check(v, i, &d); i++)
                         if ((int)d.verdict == verdict)
-                                print_diagnosis(&d, page);
+                                diagnosis_print(&d, page);
 }
 
-static json_t *diagnosis_json(const struct diagnosis *d) {
+json_t *diagnosis_json(const struct diagnosis *d) {
         json_t *j = json_object();
 
         json_put(&j, "check", json_string(d->check));
@@ -86,23 +87,37 @@ static void ask_tuttid(
         v->quota = *quota;
 }
 
-static int doctor_query(struct query *q) {
-        _cleanup_answer_ struct tutti_answer *status = NULL, *quota = NULL;
+void doctor_ask(struct query *q, struct doctor_asked *ret) {
         const struct tutti_row *daemon;
-        struct host_facts facts;
-        struct doctor_view v = { .facts = &facts };
-        char socket[1024], why[sizeof(((struct line *)0)->s)];
+        char socket[1024];
 
+        memset(ret, 0, sizeof(*ret));
+        ret->view.facts = &ret->facts;
         find_socket(q, socket, sizeof(socket));
-        ask_tuttid(q, &status, &quota, &v);
-        snprintf(why, sizeof(why), "%s", v.reached == TUTTI_OK ? "" : tutti_error());
-        v.why = why;
-        daemon = rows_next(status, TUTTI_ROW_DAEMON, NULL);
-        facts_look(&facts, "", socket, daemon ? daemon->daemon.pid : 0);
+        ask_tuttid(q, &ret->status, &ret->quota, &ret->view);
+        snprintf(ret->why, sizeof(ret->why), "%s", ret->view.reached == TUTTI_OK ? "" : tutti_error());
+        ret->view.why = ret->why;
+        daemon = rows_next(ret->status, TUTTI_ROW_DAEMON, NULL);
+        facts_look(&ret->facts, "", socket, daemon ? daemon->daemon.pid : 0);
+}
+
+void doctor_asked_deinit(struct doctor_asked *a) {
+        tutti_answer_free(a->status);
+        tutti_answer_free(a->quota);
+}
+
+static int doctor_query(struct query *q) {
+        struct doctor_asked asked;
+        int r;
+
+        doctor_ask(q, &asked);
+        r = doctor_exit(&asked.view);
         if (q->json)
-                return query_put_json(q, doctor_json(&v), doctor_exit(&v));
-        doctor_print(&v, &q->page);
-        return doctor_exit(&v);
+                r = query_put_json(q, doctor_json(&asked.view), r);
+        else
+                doctor_print(&asked.view, &q->page);
+        doctor_asked_deinit(&asked);
+        return r;
 }
 
 const struct command command_doctor = {

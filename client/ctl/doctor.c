@@ -275,8 +275,10 @@ static void check_tuttid(const struct doctor_view *v, struct diagnosis *d) {
                 &d->text, "tuttid %s answers, up %s", row->daemon.version, duration(row->daemon.uptime_ns).s);
         if (row->daemon.draining) {
                 d->verdict = VERDICT_FINDING;
-                line_add(&d->text, "; it is being stopped and takes nothing new");
-                line_add(&d->advice, "start it again");
+                line_add(&d->text, "; draining: ");
+                line_add_drain(&d->text, &row->daemon);
+                line_add(
+                        &d->advice, "start it again; or, where somebody drained it, `tuttictl drain --undo`");
         } else if (strcmp(row->daemon.version, tutti_version()) != 0) {
                 d->verdict = VERDICT_NOTE;
                 line_add(&d->text, "; libtutti here is %s", tutti_version());

@@ -79,3 +79,21 @@ bool doctor_check(const struct doctor_view *v, size_t i, struct diagnosis *ret);
 int doctor_exit(const struct doctor_view *v);
 void doctor_print(const struct doctor_view *v, const struct page *page);
 json_t *doctor_json(const struct doctor_view *v);
+
+/* One diagnosis, for pages that have others beside them. */
+void diagnosis_print(const struct diagnosis *d, const struct page *page);
+json_t *diagnosis_json(const struct diagnosis *d);
+
+struct query;
+
+/* All that doctor looks up, and the answers that it refers to. */
+struct doctor_asked {
+        struct doctor_view view;
+        struct host_facts facts;
+        struct tutti_answer *status, *quota;
+        char why[1024];
+};
+
+/* Connects too; q->t stays open, where it could be. */
+void doctor_ask(struct query *q, struct doctor_asked *ret);
+void doctor_asked_deinit(struct doctor_asked *a);

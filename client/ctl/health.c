@@ -13,7 +13,8 @@ static bool find_in_daemon(const struct tutti_row_daemon *d, struct finding *ret
                 return false;
         ret->level = HEALTH_WARNING;
         ret->what = "tuttid";
-        line_add(&ret->text, "tuttid is being stopped and takes nothing new");
+        line_add(&ret->text, "tuttid is draining: ");
+        line_add_drain(&ret->text, d);
         return true;
 }
 
@@ -117,7 +118,8 @@ static bool find_in_row(const struct health_view *v, const struct tutti_row *row
         case TUTTI_ROW_RESULT:
         case TUTTI_ROW_BUFFER:
         case TUTTI_ROW_HISTOGRAM:
-        case TUTTI_ROW_PLAN: return false;
+        case TUTTI_ROW_PLAN:
+        case TUTTI_ROW_CLASS: return false;
         }
         return false;
 }

@@ -64,6 +64,9 @@ json_t *json_daemon(const struct tutti_row_daemon *d) {
         json_put(&j, "pid", json_count(d->pid));
         json_put(&j, "isa", json_text(d->isa));
         json_put(&j, "draining", json_boolean(d->draining));
+        json_put(&j, "drained_by", json_text_or_null(d->drained_by));
+        json_put(&j, "groups_left", json_count(d->n_groups_left));
+        json_put(&j, "log_level", json_text_or_null(d->log_level));
         json_put(&j, "uptime_ns", json_count(d->uptime_ns));
         json_put(&j, "clients", json_count(d->n_sessions));
         json_put(&j, "groups", json_count(d->n_groups));

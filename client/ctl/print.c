@@ -223,6 +223,16 @@ static void line_add_device_run(struct line *l, const struct tutti_row_device *f
                 line_add(l, " (%.*s)", (int)(length_before(first->describe, ", PCI ")), first->describe);
 }
 
+void line_add_drain(struct line *l, const struct tutti_row_daemon *d) {
+        if (!d->drained_by || !*d->drained_by) {
+                line_add(l, "it is being stopped and takes nothing new");
+                return;
+        }
+        line_add(l, "no new groups, by ");
+        line_add_safe(l, d->drained_by);
+        line_add(l, "; %u group%s left", d->n_groups_left, d->n_groups_left == 1 ? "" : "s");
+}
+
 void line_add_devices(struct line *l, const struct tutti_answer *a) {
         const struct tutti_row *daemon = rows_next(a, TUTTI_ROW_DAEMON, NULL), *row = NULL;
         const char *gap = "";

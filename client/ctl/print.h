@@ -46,6 +46,8 @@ void line_add_key(struct line *l, const char *key);
 void line_add_ranks(struct line *l, const struct tutti_ranks *ranks);
 /* `R3 (pid 4711, alive, stopped; last finished "grad/6" 12.5 s ago)`. */
 void line_add_replica(struct line *l, const struct tutti_replica *r);
+/* What it means that tuttid is draining, and who did it. */
+void line_add_drain(struct line *l, const struct tutti_row_daemon *d);
 /* "CPU:0-1 (4 workers, AVX-512), GPU:0-7 (H100)". */
 void line_add_devices(struct line *l, const struct tutti_answer *a);
 

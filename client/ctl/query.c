@@ -15,6 +15,10 @@ static const struct option long_options[] = {
         { "svg", no_argument, NULL, 'v' },
         { "last", required_argument, NULL, 'n' },
         { "interval", required_argument, NULL, 'i' },
+        { "undo", no_argument, NULL, 'U' },
+        { "wait", no_argument, NULL, 'w' },
+        { "reason", required_argument, NULL, 'r' },
+        { "level", required_argument, NULL, 'l' },
         { "help", no_argument, NULL, 'h' },
         { NULL, 0, NULL, 0 },
 };
@@ -59,6 +63,14 @@ static int read_interval(struct query *q, const char *text) {
 }
 
 /* -1: go on; else the exit code. */
+static int read_level(struct query *q, const char *text) {
+        if (!*text || text[1] || *text < '1' || *text > '3')
+                return command_misused(q->command, "--level takes 1, 2 or 3, not %s", text);
+        q->level = (unsigned int)(*text - '0');
+        return -1;
+}
+
+/* -1: go on; else the exit code. */
 static int read_option(struct query *q, int c, char **argv) {
         unsigned int takes = q->command->takes;
 
@@ -74,6 +86,14 @@ static int read_option(struct query *q, int c, char **argv) {
                 return read_last(q, optarg);
         else if (c == 'i' && takes & CTL_TAKES_INTERVAL)
                 return read_interval(q, optarg);
+        else if (c == 'U' && takes & CTL_TAKES_DRAIN)
+                q->undo = true;
+        else if (c == 'w' && takes & CTL_TAKES_DRAIN)
+                q->wait = true;
+        else if (c == 'r' && takes & CTL_TAKES_REASON)
+                q->reason = optarg;
+        else if (c == 'l' && takes & CTL_TAKES_LEVEL)
+                return read_level(q, optarg);
         else
                 return command_misused(q->command, "unknown or incomplete option %s", argv[optind - 1]);
         return -1;
@@ -94,19 +114,25 @@ static int read_options(struct query *q, int argc, char **argv) {
         }
         if (r < 0 && q->json && q->svg)
                 return command_misused(q->command, "--json and --svg are two answers; take one");
+        if (r < 0 && q->undo && q->wait)
+                return command_misused(q->command, "--undo has nothing to wait for");
         return r;
 }
 
 /* -1: go on; else the exit code. */
 static int read_operand(struct query *q, int argc, char **argv) {
-        int n_allowed = q->command->operand == CTL_OPERAND_NONE ? 0 : 1;
+        int n_allowed = q->command->second ? 2 : q->command->operand == CTL_OPERAND_NONE ? 0 : 1;
 
         if (argc - optind > n_allowed)
                 return command_misused(q->command, "unexpected argument %s", argv[optind + n_allowed]);
         if (argc - optind < 1 && q->command->operand == CTL_OPERAND_REQUIRED)
                 return command_misused(q->command, "which group? Name it as JOB/GROUP");
+        if (argc - optind < 2 && q->command->second)
+                return command_misused(q->command, "which %s?", q->command->second);
         if (argc > optind)
                 q->operand = argv[optind];
+        if (argc > optind + 1)
+                q->second = argv[optind + 1];
         return -1;
 }
 
@@ -121,6 +147,13 @@ int query_report(struct query *q, enum tutti_status status) {
         int exit_code = status == TUTTI_NOT_FOUND ? CTL_WARNING : CTL_UNREACHABLE;
 
         return report(q, tutti_status_name(status), tutti_error(), exit_code);
+}
+
+int query_refused(struct query *q, enum tutti_status status) {
+        bool is_reached = status != TUTTI_NO_DAEMON && status != TUTTI_DAEMON_LOST;
+
+        return report(
+                q, tutti_status_name(status), tutti_error(), is_reached ? CTL_WARNING : CTL_UNREACHABLE);
 }
 
 int query_ask(struct query *q, enum tutti_admin_what what, const char *job, const char *group,

@@ -10,11 +10,12 @@
 
 struct query {
         const struct command *command;
-        const char *socket, *operand; /* NULL: not given */
-        bool json, svg, has_user;
+        const char *socket, *operand, *second, *reason; /* NULL: not given */
+        bool json, svg, has_user, undo, wait;
         uint32_t user;        /* whose things are asked about */
         uint32_t last;        /* 0: not given */
         uint64_t interval_ns; /* 0: not given */
+        unsigned int level;   /* 0: not given */
         struct tutti *t;
         struct page page;
 };
@@ -24,6 +25,9 @@ int query_main(const struct command *self, int argc, char **argv);
 
 /* Reports what libtutti said of the last call; returns the exit code. */
 int query_report(struct query *q, enum tutti_status status);
+
+/* The same of something that tuttid was to do: CTL_WARNING where it answered and did not do it. */
+int query_refused(struct query *q, enum tutti_status status);
 
 /* 0 with *ret, which the caller frees (tutti_answer_free); else the error was reported and the exit code is
  * returned. */

@@ -30,6 +30,8 @@ static void print_quota(const struct tutti_row_quota *q, const struct page *page
                 percent(q->used, q->limit).s);
         if (is_near)
                 fprintf(page->out, "  %s the limit", q->used < q->limit ? "near" : "at");
+        if (q->n_refused)
+                fprintf(page->out, "%s%s refused", is_near ? ", " : "  ", count(q->n_refused).s);
         fputc('\n', page->out);
 }
 
@@ -59,6 +61,7 @@ static json_t *one_json(const struct tutti_row_quota *q) {
         json_put(&j, "limit", json_count(q->limit));
         json_put(&j, "used_percent", q->limit ? json_real(share) : json_null());
         json_put(&j, "near_limit", json_boolean(quota_is_near(q)));
+        json_put(&j, "refused", json_count(q->n_refused));
         return j;
 }
 
@@ -101,6 +104,7 @@ const struct command command_quota = {
         .usage = "quota [--json] [--socket PATH] [--user UID]",
         .summary = "what this user makes tuttid hold, and the limits; of an admin, what everybody does",
         .help = "Who is at a limit gets QUOTA; other users do not notice. tuttictl's own connection and\n"
-                "its descriptors count. Limits are set in tuttid.conf, section [quota].\n",
+                "its descriptors count. Refused counts requests, also of those who have nothing here now\n"
+                "(256 of them are remembered). Limits are set in tuttid.conf, section [quota].\n",
         .query = quota_query,
 };

@@ -22,6 +22,7 @@ const char *row_job(const struct tutti_row *row) {
         case TUTTI_ROW_RECORD: return row->record.job;
         case TUTTI_ROW_RESULT: return row->result.job;
         case TUTTI_ROW_HISTOGRAM: return row->histogram.job;
+        case TUTTI_ROW_CLASS: return row->size_class.job;
         case TUTTI_ROW_NONE:
         case TUTTI_ROW_DAEMON:
         case TUTTI_ROW_DEVICE:
@@ -42,6 +43,7 @@ const char *row_group(const struct tutti_row *row) {
         case TUTTI_ROW_RECORD: return row->record.group;
         case TUTTI_ROW_RESULT: return row->result.group;
         case TUTTI_ROW_HISTOGRAM: return row->histogram.group;
+        case TUTTI_ROW_CLASS: return row->size_class.group;
         case TUTTI_ROW_NONE:
         case TUTTI_ROW_DAEMON:
         case TUTTI_ROW_DEVICE:

@@ -25,6 +25,48 @@ static void print_kinds(
         }
 }
 
+static struct word size_text(const struct tutti_row_class *c) {
+        struct word w;
+
+        if (c->to_bytes == UINT64_MAX)
+                snprintf(w.s, sizeof(w.s), "over %.20s", bytes_text(c->from_bytes - 1).s);
+        else
+                snprintf(w.s, sizeof(w.s), "to %.20s", bytes_text(c->to_bytes).s);
+        return w;
+}
+
+/* Of everything that was read while collectives ran. */
+static double gigabytes_per_second(uint64_t bytes, uint64_t run_ns) {
+        return run_ns ? (double)bytes / (double)run_ns : 0;
+}
+
+static void print_class(const struct tutti_row_class *c, const struct page *page) {
+        struct line name = { 0 };
+        struct word rate = { "-" };
+
+        line_add(&name, "%s", kind_text(c->kind).s);
+        if (c->op != TUTTI_OP_UNSPECIFIED)
+                line_add(&name, " %s", op_text(c->op).s);
+        line_add(&name, " %s", size_text(c).s);
+        if (c->bytes && c->run_ns)
+                snprintf(rate.s, sizeof(rate.s), "%.3g", gigabytes_per_second(c->bytes, c->run_ns));
+        fprintf(page->out, "  %-30s %8s %7s  wait %8s %8s %8s\n", name.s, count(c->n).s, rate.s,
+                duration(c->wait_p50_ns).s, duration(c->wait_p99_ns).s, duration(c->wait_p999_ns).s);
+        fprintf(page->out, "  %-47s  run  %8s %8s %8s\n", "", duration(c->run_p50_ns).s,
+                duration(c->run_p99_ns).s, duration(c->run_p999_ns).s);
+}
+
+static void print_classes(
+        const struct tutti_answer *a, const char *job, const char *group, const struct page *page) {
+        const struct tutti_row *row = rows_next_of(a, TUTTI_ROW_CLASS, job, group, NULL);
+
+        if (row)
+                fprintf(page->out, "  %-30s %8s %7s       %8s %8s %8s\n", "op and size", "done", "GB/s",
+                        "p50", "p99", "p999");
+        for (; row; row = rows_next_of(a, TUTTI_ROW_CLASS, job, group, row))
+                print_class(&row->size_class, page);
+}
+
 static void print_replicas(
         const struct tutti_answer *a, const char *job, const char *group, const struct page *page) {
         const struct tutti_row_member *latest = rows_latest_member(a, job, group);
@@ -55,6 +97,7 @@ static void print_group(
                 return;
         }
         print_kinds(a, job, group, page);
+        print_classes(a, job, group, page);
         print_replicas(a, job, group, page);
 }
 
@@ -100,20 +143,47 @@ static json_t *kind_json(const struct tutti_row_stats *s) {
         json_put(&j, "run_p50_ns", json_count(s->run_p50_ns));
         json_put(&j, "run_p99_ns", json_count(s->run_p99_ns));
         json_put(&j, "run_total_ns", json_count(s->run_ns));
+        json_put(&j, "wait_p999_ns", json_count(s->wait_p999_ns));
+        json_put(&j, "run_p999_ns", json_count(s->run_p999_ns));
+        json_put(&j, "gb_per_s", json_real(gigabytes_per_second(s->bytes, s->run_ns)));
+        return j;
+}
+
+static json_t *class_json(const struct tutti_row_class *c) {
+        json_t *j = json_object();
+
+        json_put(&j, "kind", json_text(kind_text(c->kind).s));
+        json_put(&j, "op", c->op == TUTTI_OP_UNSPECIFIED ? json_null() : json_text(op_text(c->op).s));
+        json_put(&j, "from_bytes", json_count(c->from_bytes));
+        json_put(&j, "to_bytes", c->to_bytes == UINT64_MAX ? json_null() : json_count(c->to_bytes));
+        json_put(&j, "done", json_count(c->n));
+        json_put(&j, "failed", json_count(c->n_failed));
+        json_put(&j, "bytes", json_count(c->bytes));
+        json_put(&j, "run_total_ns", json_count(c->run_ns));
+        json_put(&j, "wait_p50_ns", json_count(c->wait_p50_ns));
+        json_put(&j, "wait_p99_ns", json_count(c->wait_p99_ns));
+        json_put(&j, "wait_p999_ns", json_count(c->wait_p999_ns));
+        json_put(&j, "run_p50_ns", json_count(c->run_p50_ns));
+        json_put(&j, "run_p99_ns", json_count(c->run_p99_ns));
+        json_put(&j, "run_p999_ns", json_count(c->run_p999_ns));
+        json_put(&j, "gb_per_s", json_real(gigabytes_per_second(c->bytes, c->run_ns)));
         return j;
 }
 
 static json_t *group_json(const struct tutti_answer *a, const char *job, const char *group) {
-        json_t *j = json_object(), *kinds = json_array(), *replicas = json_array();
+        json_t *j = json_object(), *kinds = json_array(), *classes = json_array(), *replicas = json_array();
         const struct tutti_row *row = NULL;
 
         while ((row = rows_next_of(a, TUTTI_ROW_STATS, job, group, row)))
                 json_add(&kinds, kind_json(&row->stats));
+        while ((row = rows_next_of(a, TUTTI_ROW_CLASS, job, group, row)))
+                json_add(&classes, class_json(&row->size_class));
         while ((row = rows_next_of(a, TUTTI_ROW_MEMBER, job, group, row)))
                 json_add(&replicas, json_member(&row->member));
         json_put(&j, "job", json_text(job));
         json_put(&j, "group", json_text(group));
         json_put(&j, "kinds", kinds);
+        json_put(&j, "classes", classes);
         json_put(&j, "members", replicas);
         return j;
 }
@@ -153,11 +223,13 @@ static int stats_query(struct query *q) {
 const struct command command_stats = {
         .name = "stats",
         .usage = "stats [--json] [--socket PATH] [--user UID] [JOB/GROUP]",
-        .summary = "waiting and running by kind, and which replica comes last",
+        .summary = "waiting and running by kind, op and size, and which replica comes last",
         .help = "wait   from a collective's first half to its last\n"
                 "run    from its last half to the complete result\n"
                 "late   from a collective's first half to this replica's\n"
                 "share  of the collectives it took part in, those in which it came last\n"
+                "size   input bytes that each replica brings\n"
+                "GB/s   bytes that were read, of all replicas, in the time that collectives ran\n"
                 "\n"
                 "JOB/ may be left out where only one job has a group of that name.\n",
         .operand = CTL_OPERAND_OPTIONAL,

@@ -88,7 +88,9 @@ static void print_head(const struct status_view *v, const struct page *page) {
         page_wrap(page, 0, LABEL_COLUMNS, l.s);
         if (row->daemon.draining) {
                 page_label(page, TONE_WARN, "DRAINING", LABEL_COLUMNS);
-                page_wrap(page, LABEL_COLUMNS, LABEL_COLUMNS, "it is being stopped and takes nothing new");
+                struct line why = { 0 };
+                line_add_drain(&why, &row->daemon);
+                page_wrap(page, LABEL_COLUMNS, LABEL_COLUMNS, why.s);
         }
 }
 

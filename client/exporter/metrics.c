@@ -276,6 +276,10 @@ static void write_quota_limit(const struct metric *m, const struct tutti_row *ro
         write_quota_value(m, &row->quota, row->quota.limit, out);
 }
 
+static void write_quota_refused(const struct metric *m, const struct tutti_row *row, FILE *out) {
+        write_quota_value(m, &row->quota, row->quota.n_refused, out);
+}
+
 /* --- the table --- */
 
 static const struct metric metrics[] = {
@@ -284,8 +288,8 @@ static const struct metric metrics[] = {
                 TUTTI_ROW_DAEMON, write_build },
         { "tutti_uptime_seconds", "gauge", "Time since tuttid has started", PART_STATUS, TUTTI_ROW_DAEMON,
                 write_uptime },
-        { "tutti_draining", "gauge", "1 while tuttid is being stopped and takes nothing new", PART_STATUS,
-                TUTTI_ROW_DAEMON, write_draining },
+        { "tutti_draining", "gauge", "1 while tuttid is drained or being stopped, and takes no new groups",
+                PART_STATUS, TUTTI_ROW_DAEMON, write_draining },
         { "tutti_sessions", "gauge", "Connections of clients", PART_STATUS, TUTTI_ROW_DAEMON,
                 write_sessions },
         { "tutti_buffers", "gauge", "Registered buffers", PART_STATUS, TUTTI_ROW_DAEMON, write_buffers },
@@ -348,6 +352,9 @@ static const struct metric metrics[] = {
                 write_quota_used },
         { "tutti_quota_limit", "gauge", "The most that a user may make tuttid hold", PART_QUOTA,
                 TUTTI_ROW_QUOTA, write_quota_limit },
+        { "tutti_quota_refusals_total", "counter",
+                "Requests that were refused since a user was at a limit, by resource", PART_QUOTA,
+                TUTTI_ROW_QUOTA, write_quota_refused },
 };
 
 #define N_METRICS (sizeof(metrics) / sizeof(*metrics))

@@ -115,6 +115,49 @@ enum tutti_status tutti_admin_plan(
         return ask_whole(t, &query, ret);
 }
 
+/* --- what people do --- */
+
+static enum tutti_status control(struct tutti *t, const struct msg_control *ask) {
+        if (!t)
+                return thread_say(STATUS_INVALID, FIELD_UNSPECIFIED, "the connection is NULL");
+        enum tutti_status status = connection_check(t);
+        if (status != TUTTI_OK)
+                return status;
+        struct request request = { .type = REQUEST_CONTROL, .control = *ask };
+        request.control.has_user = t->has_user;
+        request.control.user = t->user;
+        struct call call;
+        call_init(&call, CALL_PLAIN);
+        return send_and_wait(t, &request, &call);
+}
+
+enum tutti_status tutti_admin_drain(struct tutti *t) {
+        return control(t, &(struct msg_control){ .verb = VERB_DRAIN, .job = "", .group = "", .text = "" });
+}
+
+enum tutti_status tutti_admin_undrain(struct tutti *t) {
+        return control(t, &(struct msg_control){ .verb = VERB_UNDRAIN, .job = "", .group = "", .text = "" });
+}
+
+enum tutti_status tutti_admin_kick(
+        struct tutti *t, const char *job, const char *group, uint32_t rank, const char *why) {
+        if (!job || !group)
+                return thread_say(
+                        STATUS_INVALID, FIELD_GROUP, "tutti_admin_kick needs the names of job and group");
+        return control(t,
+                &(struct msg_control){ .verb = VERB_KICK,
+                        .job = job,
+                        .group = group,
+                        .text = why ? why : "",
+                        .rank = rank });
+}
+
+enum tutti_status tutti_admin_log_level(struct tutti *t, const char *level) {
+        return control(t,
+                &(struct msg_control){
+                        .verb = VERB_LOG_LEVEL, .job = "", .group = "", .text = level ? level : "" });
+}
+
 enum tutti_status tutti_admin_set_user(struct tutti *t, uint32_t uid) {
         if (!t)
                 return thread_say(STATUS_INVALID, FIELD_UNSPECIFIED, "the connection is NULL");

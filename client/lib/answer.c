@@ -128,6 +128,9 @@ static void copy_daemon(struct answer *a, const struct row_daemon *r, struct tut
                 .n_prepared = r->n_prepared,
                 .n_started = r->n_started,
                 .n_replayed = r->n_replayed,
+                .drained_by = copy_string(a, r->drained_by),
+                .n_groups_left = r->n_groups_left,
+                .log_level = copy_string(a, r->log_level),
         };
 }
 
@@ -230,6 +233,8 @@ static void copy_stats(struct answer *a, const struct row_stats *r, struct tutti
                 .run_p50_ns = r->run_p50_ns,
                 .run_p99_ns = r->run_p99_ns,
                 .run_ns = r->run_ns,
+                .wait_p999_ns = r->wait_p999_ns,
+                .run_p999_ns = r->run_p999_ns,
         };
 }
 
@@ -314,6 +319,25 @@ static void copy_histogram(struct answer *a, const struct row_histogram *r, stru
                 .counts = counts };
 }
 
+static void copy_class(struct answer *a, const struct row_class *r, struct tutti_row_class *ret) {
+        *ret = (struct tutti_row_class){ .job = copy_string(a, r->job),
+                .group = copy_string(a, r->group),
+                .kind = (enum tutti_kind)r->kind,
+                .op = (enum tutti_op)r->op,
+                .from_bytes = r->from_bytes,
+                .to_bytes = r->to_bytes,
+                .n = r->n,
+                .n_failed = r->n_failed,
+                .bytes = r->bytes,
+                .run_ns = r->run_ns,
+                .wait_p50_ns = r->wait_p50_ns,
+                .wait_p99_ns = r->wait_p99_ns,
+                .wait_p999_ns = r->wait_p999_ns,
+                .run_p50_ns = r->run_p50_ns,
+                .run_p99_ns = r->run_p99_ns,
+                .run_p999_ns = r->run_p999_ns };
+}
+
 static void copy_row(struct answer *a, const struct row *r, struct tutti_row *ret) {
         ret->type = (enum tutti_row_type)r->type;
         switch (r->type) {
@@ -331,12 +355,13 @@ static void copy_row(struct answer *a, const struct row *r, struct tutti_row *re
                 return;
         case ROW_QUOTA:
                 ret->quota = (struct tutti_row_quota){ r->quota.uid, copy_string(a, r->quota.name),
-                        r->quota.used, r->quota.limit };
+                        r->quota.used, r->quota.limit, r->quota.n_refused };
                 return;
         case ROW_RESULT: copy_result(a, &r->result, &ret->result); return;
         case ROW_BUFFER: copy_buffer(a, &r->buffer, &ret->buffer); return;
         case ROW_HISTOGRAM: copy_histogram(a, &r->histogram, &ret->histogram); return;
         case ROW_PLAN: copy_plan(a, &r->plan, &ret->plan); return;
+        case ROW_CLASS: copy_class(a, &r->class, &ret->size_class); return;
         }
 }
 

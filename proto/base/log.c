@@ -35,6 +35,14 @@ void log_set_level(enum log_level level) {
         atomic_store_explicit(&current_level, (int)level, memory_order_relaxed);
 }
 
+enum log_level log_level(void) {
+        return (enum log_level)atomic_load_explicit(&current_level, memory_order_relaxed);
+}
+
+const char *log_level_name(enum log_level level) {
+        return levels[level].name;
+}
+
 int log_level_parse(const char *name, enum log_level *ret) {
         for (size_t i = 0; i < ARRAY_SIZE(levels); i++)
                 if (strcmp(name, levels[i].name) == 0) {

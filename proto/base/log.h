@@ -18,6 +18,9 @@ struct log_site {
 };
 
 void log_set_level(enum log_level level);
+enum log_level log_level(void);
+
+const char *log_level_name(enum log_level level);
 
 /* "error", "warning", "notice", "info", "debug" -> level; 0 or -EINVAL. */
 int log_level_parse(const char *name, enum log_level *ret);

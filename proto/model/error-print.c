@@ -338,6 +338,13 @@ static void print_story(const struct error *e, struct text *t) {
                         "Your memory stays mapped and yours. Open a new connection and join again.", t);
                 return;
         case STATUS_DRAINING:
+                if (e->field == FIELD_GROUP) {
+                        print_plain(e, "tuttid is drained and takes no new groups.",
+                                "Join again when the people who run this host have undone that (`tuttictl "
+                                "drain --undo`), or elsewhere.",
+                                t);
+                        return;
+                }
                 print_plain(e, "tuttid is being stopped and takes nothing new.",
                         "What was submitted before still runs. Connect again when tuttid is back.", t);
                 return;

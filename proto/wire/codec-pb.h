@@ -124,6 +124,7 @@ struct row_box {
                 Tutti__V1__FallbackRow fallback;
                 Tutti__V1__QuotaRow quota;
                 Tutti__V1__PlanRow plan;
+                Tutti__V1__ClassRow class_;
                 Tutti__V1__ResultRow result;
                 Tutti__V1__BufferRow buffer;
                 Tutti__V1__HistogramRow histogram;
@@ -138,6 +139,16 @@ struct row_box {
 void row_out(const struct row *row, struct row_box *box);
 /* 0, -EPROTO, or -E2BIG. */
 int row_in(const Tutti__V1__Row *m, struct arena *arena, struct row *ret) MUST_USE;
+
+/* --- requests of a few fields (codec-request-rest.c) --- */
+
+struct msg_make_result make_result_in(const Tutti__V1__MakeResult *m);
+void make_result_out(const struct msg_make_result *r, Tutti__V1__MakeResult *m, Tutti__V1__Key *key);
+struct msg_release_result release_result_in(const Tutti__V1__ReleaseResult *m);
+void release_result_out(const struct msg_release_result *r, Tutti__V1__ReleaseResult *m);
+void open_signals_out(const struct msg_open_signals *o, Tutti__V1__OpenSignals *m);
+struct msg_control control_in(const Tutti__V1__Control *m);
+void control_out(const struct msg_control *c, Tutti__V1__Control *m);
 
 /* Rows of one packet: bounds what encoding takes from the scratch arena. */
 #define MAX_PART_ROWS 1024

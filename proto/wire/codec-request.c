@@ -439,41 +439,6 @@ static void busy_out(const struct msg_busy *b, Tutti__V1__Busy *m) {
         m->duration_ns = b->duration_ns;
 }
 
-static struct msg_make_result make_result_in(const Tutti__V1__MakeResult *m) {
-        struct msg_make_result r = { .membership = m->membership,
-                .size_bytes = m->size_bytes,
-                .n_slots = m->n_slots,
-                .device = string_in(m->device) };
-        r.has_key = key_in(m->key, &r.key);
-        return r;
-}
-
-static void make_result_out(const struct msg_make_result *r, Tutti__V1__MakeResult *m, Tutti__V1__Key *key) {
-        tutti__v1__make_result__init(m);
-        m->membership = r->membership;
-        m->size_bytes = r->size_bytes;
-        m->n_slots = r->n_slots;
-        m->device = string_out(r->device);
-        if (r->has_key) {
-                key_out(&r->key, key);
-                m->key = key;
-        }
-}
-
-static struct msg_release_result release_result_in(const Tutti__V1__ReleaseResult *m) {
-        return (struct msg_release_result){
-                .result = m->result, .membership = m->membership, .slot = m->slot, .detach = m->detach
-        };
-}
-
-static void release_result_out(const struct msg_release_result *r, Tutti__V1__ReleaseResult *m) {
-        tutti__v1__release_result__init(m);
-        m->result = r->result;
-        m->membership = r->membership;
-        m->slot = r->slot;
-        m->detach = r->detach;
-}
-
 static int query_in(const Tutti__V1__Query *m, struct arena *arena, struct msg_query *ret) {
         *ret = (struct msg_query){ .what = known_or((int)m->what, WHAT_PLAN + 1, WHAT_PLAN + 1),
                 .job = string_in(m->job),
@@ -505,19 +470,13 @@ static bool query_out(const struct msg_query *q, struct arena *scratch, struct q
         return !q->has_shape || submit_out(&q->shape, scratch, &box->shape);
 }
 
-static void open_signals_out(const struct msg_open_signals *o, Tutti__V1__OpenSignals *m) {
-        tutti__v1__open_signals__init(m);
-        m->order = (Tutti__V1__Order)o->order;
-        m->device = string_out(o->device);
-}
-
 /* --- requests --- */
 
 /* Every body of tutti.proto; what this version does not do is known by its type alone. */
 static int body_in(const Tutti__V1__Request *m, struct arena *arena, struct request *ret) {
         /* Body numbers of the contract are those of enum request_type, plus one. */
         _Static_assert((int)REQUEST_HELLO + 1 == TUTTI__V1__REQUEST__BODY_HELLO, "first body");
-        _Static_assert((int)REQUEST_OPEN_SIGNALS + 1 == TUTTI__V1__REQUEST__BODY_OPEN_SIGNALS, "last body");
+        _Static_assert((int)REQUEST_CONTROL + 1 == TUTTI__V1__REQUEST__BODY_CONTROL, "last body");
         ret->type = m->body_case == TUTTI__V1__REQUEST__BODY__NOT_SET ? REQUEST_NONE
                                                                       : (enum request_type)(m->body_case - 1);
         switch (ret->type) {
@@ -538,6 +497,7 @@ static int body_in(const Tutti__V1__Request *m, struct arena *arena, struct requ
         case REQUEST_MAKE_RESULT: ret->make_result = make_result_in(m->make_result); break;
         case REQUEST_RELEASE_RESULT: ret->release_result = release_result_in(m->release_result); break;
         case REQUEST_QUERY: return query_in(m->query, arena, &ret->query);
+        case REQUEST_CONTROL: ret->control = control_in(m->control); break;
         case REQUEST_OPEN_SIGNALS:
                 ret->open_signals = (struct msg_open_signals){ order_in((int)m->open_signals->order),
                         string_in(m->open_signals->device) };
@@ -589,6 +549,7 @@ union body_box {
         Tutti__V1__ReleaseResult release_result;
         Tutti__V1__Pages pages;
         struct query_box query;
+        Tutti__V1__Control control;
         Tutti__V1__Goodbye goodbye;
         Tutti__V1__OpenSignals open_signals;
 };
@@ -636,6 +597,7 @@ static bool body_out(const struct request *r, struct arena *scratch, union body_
                 return true;
         case REQUEST_PAGES: tutti__v1__pages__init(&box->pages); return true;
         case REQUEST_QUERY: return query_out(&r->query, scratch, &box->query);
+        case REQUEST_CONTROL: control_out(&r->control, &box->control); return true;
         case REQUEST_GOODBYE: tutti__v1__goodbye__init(&box->goodbye); return true;
         case REQUEST_OPEN_SIGNALS: open_signals_out(&r->open_signals, &box->open_signals); return true;
         }

@@ -21,6 +21,9 @@ static struct row_daemon daemon_in(const Tutti__V1__DaemonRow *m) {
                 .isa = string_in(m->isa),
                 .draining = m->draining,
                 .n_restarts = m->n_restarts,
+                .drained_by = string_in(m->drained_by),
+                .n_groups_left = m->n_groups_left,
+                .log_level = string_in(m->log_level),
                 .n_prepared = m->n_prepared,
                 .n_started = m->n_started,
                 .n_replayed = m->n_replayed };
@@ -119,7 +122,28 @@ static struct row_stats stats_in(const Tutti__V1__StatsRow *m) {
                 .wait_p99_ns = m->wait_p99_ns,
                 .run_p50_ns = m->run_p50_ns,
                 .run_p99_ns = m->run_p99_ns,
-                .run_ns = m->run_ns };
+                .run_ns = m->run_ns,
+                .wait_p999_ns = m->wait_p999_ns,
+                .run_p999_ns = m->run_p999_ns };
+}
+
+static struct row_class class_in(const Tutti__V1__ClassRow *m) {
+        return (struct row_class){ .job = string_in(m->job),
+                .group = string_in(m->group),
+                .kind = kind_in((int)m->kind),
+                .op = op_in((int)m->op),
+                .from_bytes = m->from_bytes,
+                .to_bytes = m->to_bytes,
+                .n = m->n,
+                .n_failed = m->n_failed,
+                .bytes = m->bytes,
+                .run_ns = m->run_ns,
+                .wait_p50_ns = m->wait_p50_ns,
+                .wait_p99_ns = m->wait_p99_ns,
+                .wait_p999_ns = m->wait_p999_ns,
+                .run_p50_ns = m->run_p50_ns,
+                .run_p99_ns = m->run_p99_ns,
+                .run_p999_ns = m->run_p999_ns };
 }
 
 static int record_in(const Tutti__V1__RecordRow *m, struct row_record *ret) {
@@ -167,9 +191,11 @@ static struct row_fallback fallback_in(const Tutti__V1__FallbackRow *m) {
 }
 
 static struct row_quota quota_in(const Tutti__V1__QuotaRow *m) {
-        return (struct row_quota){
-                .uid = m->uid, .name = string_in(m->name), .used = m->used, .limit = m->limit
-        };
+        return (struct row_quota){ .uid = m->uid,
+                .name = string_in(m->name),
+                .used = m->used,
+                .limit = m->limit,
+                .n_refused = m->n_refused };
 }
 
 static int result_in(const Tutti__V1__ResultRow *m, struct arena *arena, struct row_result *ret) {
@@ -261,6 +287,10 @@ int row_in(const Tutti__V1__Row *m, struct arena *arena, struct row *ret) {
         case TUTTI__V1__ROW__ROW_PLAN:
                 ret->type = ROW_PLAN;
                 ret->plan = plan_in(m->plan);
+                return 0;
+        case TUTTI__V1__ROW__ROW_CLASS:
+                ret->type = ROW_CLASS;
+                ret->class = class_in(m->class_);
                 return 0;
         case TUTTI__V1__ROW__ROW__NOT_SET:
         case _TUTTI__V1__ROW__ROW__CASE_IS_INT_SIZE: break;

@@ -23,6 +23,9 @@ static void daemon_out(const struct row_daemon *r, Tutti__V1__DaemonRow *m) {
         m->n_prepared = r->n_prepared;
         m->n_started = r->n_started;
         m->n_replayed = r->n_replayed;
+        m->drained_by = string_out(r->drained_by);
+        m->n_groups_left = r->n_groups_left;
+        m->log_level = string_out(r->log_level);
 }
 
 static void device_out(const struct row_device *r, Tutti__V1__DeviceRow *m) {
@@ -129,6 +132,28 @@ static void stats_out(const struct row_stats *r, Tutti__V1__StatsRow *m) {
         m->run_p50_ns = r->run_p50_ns;
         m->run_p99_ns = r->run_p99_ns;
         m->run_ns = r->run_ns;
+        m->wait_p999_ns = r->wait_p999_ns;
+        m->run_p999_ns = r->run_p999_ns;
+}
+
+static void class_out(const struct row_class *r, Tutti__V1__ClassRow *m) {
+        tutti__v1__class_row__init(m);
+        m->job = string_out(r->job);
+        m->group = string_out(r->group);
+        m->kind = (Tutti__V1__Kind)r->kind;
+        m->op = (Tutti__V1__Op)r->op;
+        m->from_bytes = r->from_bytes;
+        m->to_bytes = r->to_bytes;
+        m->n = r->n;
+        m->n_failed = r->n_failed;
+        m->bytes = r->bytes;
+        m->run_ns = r->run_ns;
+        m->wait_p50_ns = r->wait_p50_ns;
+        m->wait_p99_ns = r->wait_p99_ns;
+        m->wait_p999_ns = r->wait_p999_ns;
+        m->run_p50_ns = r->run_p50_ns;
+        m->run_p99_ns = r->run_p99_ns;
+        m->run_p999_ns = r->run_p999_ns;
 }
 
 static void record_out(const struct row_record *r, struct row_box *box) {
@@ -185,6 +210,7 @@ static void quota_out(const struct row_quota *r, Tutti__V1__QuotaRow *m) {
         m->name = string_out(r->name);
         m->used = r->used;
         m->limit = r->limit;
+        m->n_refused = r->n_refused;
 }
 
 static void result_out(const struct row_result *r, struct row_box *box) {
@@ -255,10 +281,11 @@ void row_out(const struct row *row, struct row_box *box) {
         case ROW_BUFFER: buffer_out(&row->buffer, &box->buffer); break;
         case ROW_HISTOGRAM: histogram_out(&row->histogram, &box->histogram); break;
         case ROW_PLAN: plan_out(&row->plan, &box->plan); break;
+        case ROW_CLASS: class_out(&row->class, &box->class_); break;
         }
         /* Row numbers of the contract are those of enum row_type; every message begins the union. */
         _Static_assert((int)ROW_DAEMON == TUTTI__V1__ROW__ROW_DAEMON, "first row");
-        _Static_assert((int)ROW_PLAN == TUTTI__V1__ROW__ROW_PLAN, "last row");
+        _Static_assert((int)ROW_CLASS == TUTTI__V1__ROW__ROW_CLASS, "last row");
         m->row_case = (Tutti__V1__Row__RowCase)row->type;
         m->daemon = &box->daemon;
 }

@@ -58,6 +58,7 @@ enum what {
         WHAT_HISTOGRAMS,
         WHAT_PLAN
 };
+enum verb { VERB_UNSPECIFIED, VERB_DRAIN, VERB_UNDRAIN, VERB_KICK, VERB_LOG_LEVEL };
 enum measure { MEASURE_UNSPECIFIED, MEASURE_WAIT, MEASURE_RUN, MEASURE_LATENESS };
 
 enum request_type {
@@ -82,6 +83,7 @@ enum request_type {
         REQUEST_QUERY,
         REQUEST_GOODBYE,
         REQUEST_OPEN_SIGNALS,
+        REQUEST_CONTROL,
 };
 
 struct msg_hello {
@@ -194,6 +196,14 @@ struct msg_query {
         const char *devices; /* with commas between them; "": the host */
 };
 
+struct msg_control {
+        enum verb verb;
+        const char *job, *group, *text;
+        uint32_t rank;
+        bool has_user;
+        uint32_t user;
+};
+
 struct request {
         uint64_t request;
         enum request_type type; /* REQUEST_NONE: a body this version does not know */
@@ -213,6 +223,7 @@ struct request {
                 struct msg_release_result release_result;
                 struct msg_query query;
                 struct msg_open_signals open_signals;
+                struct msg_control control;
         };
 };
 
@@ -292,6 +303,7 @@ enum row_type {
         ROW_BUFFER,
         ROW_HISTOGRAM,
         ROW_PLAN,
+        ROW_CLASS,
 };
 
 struct row_daemon {
@@ -303,6 +315,8 @@ struct row_daemon {
         bool draining;
         uint32_t n_restarts; /* of the GPU process */
         uint64_t n_prepared, n_started, n_replayed;
+        const char *drained_by, *log_level;
+        uint32_t n_groups_left;
 };
 
 struct row_device {
@@ -349,7 +363,17 @@ struct row_pending {
 struct row_stats {
         const char *job, *group;
         enum kind kind;
-        uint64_t n, n_failed, bytes, wait_p50_ns, wait_p99_ns, run_p50_ns, run_p99_ns, run_ns;
+        uint64_t n, n_failed, bytes, wait_p50_ns, wait_p99_ns, run_p50_ns, run_p99_ns, run_ns, wait_p999_ns,
+                run_p999_ns;
+};
+
+struct row_class {
+        const char *job, *group;
+        enum kind kind;
+        enum op op;
+        uint64_t from_bytes, to_bytes;
+        uint64_t n, n_failed, bytes, run_ns;
+        uint64_t wait_p50_ns, wait_p99_ns, wait_p999_ns, run_p50_ns, run_p99_ns, run_p999_ns;
 };
 
 struct row_record {
@@ -379,7 +403,7 @@ struct row_fallback {
 struct row_quota {
         uint32_t uid;
         const char *name;
-        uint64_t used, limit;
+        uint64_t used, limit, n_refused;
 };
 
 struct row_plan {
@@ -438,6 +462,7 @@ struct row {
                 struct row_buffer buffer;
                 struct row_histogram histogram;
                 struct row_plan plan;
+                struct row_class class;
         };
 };
 

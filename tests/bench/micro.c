@@ -12,7 +12,9 @@
 #include <time.h>
 #include "backends/host/kernels.h"
 #include "planner.h"
+#include "recorder.h"
 #include "rendezvous.h"
+#include "stats.h"
 #include "wire/channel.h"
 #include "wire/codec.h"
 
@@ -136,7 +138,9 @@ static void place_join(struct meeting_place *p) {
 
 static void place_open(struct meeting_place *p) {
         const struct rendezvous_settings settings = { .default_timeout_ns = UINT64_C(600000000000) };
-        const struct quota_limits limits = { .pending = 65536, .groups = 1024, .memory_bytes = 1 << 30 };
+        const struct quota_limits limits = {
+                .pending = 65536, .groups = 1024, .recorder_bytes = 64 << 20, .memory_bytes = 1 << 30
+        };
         need(quotas_new(&p->quotas, &limits) == 0 && rendezvous_new(&p->r, &settings, p->quotas) == 0,
                 "memory");
         outcome_init(&p->out);
@@ -171,6 +175,39 @@ static void rendezvous_round(unsigned long n) {
                 rendezvous_done(p.r, m, STATUS_OK, NULL, 1000 * (i + 1) + 500);
                 rendezvous_release(p.r, m, &p.out);
         }
+}
+
+/* --- the flight recorder and the counters --- */
+
+/* A collective of four that has ended; nobody releases it. */
+static struct meeting *place_end_one(struct meeting_place *p) {
+        for (uint32_t rank = 0; rank < N_RANKS; rank++)
+                place_submit(p, rank, 0, 1000 + rank);
+        struct list *link = list_take_first(&p->out.sealed);
+        need(link != NULL, "sealing");
+        struct meeting *m = list_entry(link, struct meeting, outcome_link);
+        rendezvous_done(p->r, m, STATUS_OK, NULL, 2000);
+        return m;
+}
+
+static void record(unsigned long n) {
+        struct meeting_place p;
+        struct recorder *recorder;
+        place_open(&p);
+        const struct meeting *m = place_end_one(&p);
+        need(recorder_new(&recorder, p.quotas) == 0, "memory");
+        for (unsigned long i = 0; i < n; i++)
+                recorder_add(recorder, m);
+}
+
+static void count(unsigned long n) {
+        struct meeting_place p;
+        struct stats *stats;
+        place_open(&p);
+        const struct meeting *m = place_end_one(&p);
+        need(stats_new(&stats, p.quotas) == 0, "memory");
+        for (unsigned long i = 0; i < n; i++)
+                stats_add(stats, m);
 }
 
 /* --- planner --- */
@@ -259,6 +296,8 @@ static const struct {
         { "codec-submit-batch", codec_submit_batch },
         { "codec-done", codec_done },
         { "rendezvous", rendezvous_round },
+        { "recorder", record },
+        { "stats", count },
         { "planner", planner_one },
         { "planner-batch", planner_batch },
         { "kernel-f32-scalar", kernel_f32_scalar },

@@ -106,6 +106,12 @@ static void check_request(const struct request *r) {
                 check_string(r->query.job);
                 check_string(r->query.group);
                 break;
+        case REQUEST_CONTROL:
+                CHECK(r->control.verb <= VERB_LOG_LEVEL);
+                check_string(r->control.job);
+                check_string(r->control.group);
+                check_string(r->control.text);
+                break;
         case REQUEST_NONE:
         case REQUEST_LEAVE:
         case REQUEST_UNREGISTER:

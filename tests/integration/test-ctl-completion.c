@@ -10,7 +10,8 @@
 #include "unit.h"
 
 static const char *const commands[] = { "run", "status", "top", "groups", "replicas", "buffers", "health",
-        "stats", "dump", "trace", "doctor", "quota", "plan", "completion", "version", "help" };
+        "stats", "dump", "trace", "doctor", "quota", "plan", "diag", "drain", "kick", "log-level", "ready",
+        "completion", "version", "help" };
 
 #define N_COMMANDS (sizeof(commands) / sizeof(*commands))
 

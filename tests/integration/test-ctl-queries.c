@@ -137,7 +137,7 @@ static void reduce_and_go(struct replica *me) {
         tutti_buffer_free(b);
 }
 
-START_TEST(groups_stats_and_dump_tell_what_happened) {
+START_TEST(groups_stats_and_dump_tell_what_happened_L1) {
         struct host *h = host_start(NULL);
         struct replica *r[2];
         struct program p;
@@ -226,7 +226,7 @@ END_TEST
 
 START_TEST(who_cannot_be_reached_is_exit_code_3) {
         static const char *const commands[] = { "status", "groups", "health", "stats", "quota", "top",
-                "replicas", "buffers" };
+                "replicas", "buffers", "drain", "ready", "log-level" };
         struct host *h = host_start(NULL);
         struct program p;
 
@@ -262,7 +262,8 @@ END_TEST
 
 START_TEST(each_command_has_help) {
         static const char *const commands[] = { "run", "status", "groups", "health", "stats", "quota", "dump",
-                "trace", "doctor", "top", "replicas", "buffers", "completion", "version", "help" };
+                "trace", "doctor", "diag", "drain", "kick", "log-level", "ready", "top", "replicas",
+                "buffers", "completion", "version", "help" };
         struct program help, option;
 
         for (size_t i = 0; i < sizeof(commands) / sizeof(*commands); i++) {
@@ -297,7 +298,7 @@ START_TEST(an_answer_that_cannot_be_written_is_an_error) {
 }
 END_TEST
 
-UNIT_MAIN("ctl-queries", 60, who_is_missing_is_seen_L2_L3, groups_stats_and_dump_tell_what_happened,
+UNIT_MAIN("ctl-queries", 60, who_is_missing_is_seen_L2_L3, groups_stats_and_dump_tell_what_happened_L1,
         quota_tells_how_much_of_each_limit_is_used_P18, a_group_that_is_not_there_is_said,
         who_cannot_be_reached_is_exit_code_3, a_wrong_command_line_is_exit_code_64, each_command_has_help,
         an_answer_that_cannot_be_written_is_an_error)

@@ -1,4 +1,4 @@
-/* tuttid under a service manager: readiness, signs of life, sockets that outlive it, reloading (M3, P22,
+/* tuttid under a service manager: readiness, signs of life, sockets that outlive it, reloading (G13, M3, P22,
  * P24). */
 #include <errno.h>
 #include <signal.h>
@@ -212,6 +212,44 @@ START_TEST(M3_a_socket_for_another_path_is_refused_with_both) {
 }
 END_TEST
 
+/* --- starting --- */
+
+/* The socket is there, and nobody takes what comes: the door of a service that is still starting. */
+START_TEST(G13_who_connects_during_the_start_waits_for_its_deadline_and_is_told) {
+        struct manager *m = manager_new();
+        passed_on = manager_listen(m);
+        board_init();
+        pid_t pid = fork();
+        if (pid == 0) {
+                struct tutti *t;
+                enum tutti_status status = tutti_open(manager_socket(m), &t);
+                snprintf(board->texts[0], sizeof(board->texts[0]), "%s", tutti_error());
+                _exit(status != TUTTI_NO_DAEMON);
+        }
+        double begun = seconds_now();
+        ck_assert_int_eq(program_wait(pid, 100), 0);
+        ck_assert_double_ge(seconds_now() - begun, 9); /* its deadline is 10 s */
+        expect_in(board->texts[0], manager_socket(m));
+        expect_in(board->texts[0], "has not answered for 10 s");
+        close(passed_on);
+        manager_free(m);
+}
+END_TEST
+
+START_TEST(G13_who_cannot_start_tells_no_readiness_and_says_why) {
+        struct manager *m = manager_new();
+        FILE *file = fopen(manager_socket(m), "w"); /* something else is at its path */
+        ck_assert_ptr_nonnull(file);
+        fclose(file);
+        manager_start(m, &(struct manager_start){ 0 });
+        ck_assert_int_eq(manager_wait(m), 2);
+        ck_assert_uint_eq(manager_count(m, "READY=1", 0.2), 0);
+        expect_in(manager_log(m), manager_socket(m));
+        ck_assert_int_eq(unlink(manager_socket(m)), 0);
+        manager_free(m);
+}
+END_TEST
+
 /* --- SIGHUP --- */
 
 static void write_config(const char *text) {
@@ -299,5 +337,7 @@ UNIT_MAIN("service", 60, P24_ready_is_told_when_it_serves_also_after_kill9, stop
         M3_its_own_socket_goes_to_the_fd_store_and_comes_back,
         M3_who_connects_while_nobody_serves_is_served_by_the_next,
         M3_a_socket_for_another_path_is_refused_with_both,
+        G13_who_connects_during_the_start_waits_for_its_deadline_and_is_told,
+        G13_who_cannot_start_tells_no_readiness_and_says_why,
         a_reload_takes_what_may_change_and_says_what_needs_a_restart,
         a_reload_of_a_bad_file_changes_nothing_and_says_where_it_is_bad)

@@ -259,7 +259,9 @@ START_TEST(rows_of_counters) {
                 .wait_p99_ns = 5,
                 .run_p50_ns = 6,
                 .run_p99_ns = 7,
-                .run_ns = 8 };
+                .run_ns = 8,
+                .wait_p999_ns = 9,
+                .run_p999_ns = 10 };
         const struct row_stats *a = &row.stats, *b = &pass_row(&row)->stats;
         SAME_STR(a, b, job);
         SAME_STR(a, b, group);
@@ -272,6 +274,8 @@ START_TEST(rows_of_counters) {
         SAME(a, b, run_p50_ns);
         SAME(a, b, run_p99_ns);
         SAME(a, b, run_ns);
+        SAME(a, b, wait_p999_ns);
+        SAME(a, b, run_p999_ns);
 
         struct row fallback = { .type = ROW_FALLBACK,
                 .fallback = { .what = "guard", .why = "no userfaultfd" } };
@@ -279,15 +283,54 @@ START_TEST(rows_of_counters) {
         SAME_STR(&fallback.fallback, &pass_row(&fallback)->fallback, why);
 
         struct row quota = { .type = ROW_QUOTA,
-                .quota = { .uid = 1, .name = "groups", .used = 2, .limit = 3 } };
+                .quota = { .uid = 1, .name = "groups", .used = 2, .limit = 3, .n_refused = 4 } };
         const struct row_quota *c = &quota.quota, *d = &pass_row(&quota)->quota;
         SAME(c, d, uid);
         SAME_STR(c, d, name);
         SAME(c, d, used);
         SAME(c, d, limit);
+        SAME(c, d, n_refused);
 
         struct row none = { .type = ROW_NONE };
         pass_row(&none);
+}
+END_TEST
+
+START_TEST(rows_of_size_classes) {
+        struct row row = { .type = ROW_CLASS,
+                .class = { .job = "dp",
+                        .group = "train",
+                        .kind = KIND_BATCH_REDUCE,
+                        .op = OP_MEAN,
+                        .from_bytes = 1,
+                        .to_bytes = UINT64_MAX,
+                        .n = 2,
+                        .n_failed = 3,
+                        .bytes = 4,
+                        .run_ns = 5,
+                        .wait_p50_ns = 6,
+                        .wait_p99_ns = 7,
+                        .wait_p999_ns = 8,
+                        .run_p50_ns = 9,
+                        .run_p99_ns = 10,
+                        .run_p999_ns = 11 } };
+        const struct row_class *a = &row.class, *b = &pass_row(&row)->class;
+        SAME_STR(a, b, job);
+        SAME_STR(a, b, group);
+        SAME(a, b, kind);
+        SAME(a, b, op);
+        SAME(a, b, from_bytes);
+        SAME(a, b, to_bytes);
+        SAME(a, b, n);
+        SAME(a, b, n_failed);
+        SAME(a, b, bytes);
+        SAME(a, b, run_ns);
+        SAME(a, b, wait_p50_ns);
+        SAME(a, b, wait_p99_ns);
+        SAME(a, b, wait_p999_ns);
+        SAME(a, b, run_p50_ns);
+        SAME(a, b, run_p99_ns);
+        SAME(a, b, run_p999_ns);
 }
 END_TEST
 
@@ -522,7 +565,7 @@ START_TEST(an_empty_packet_is_never_made) {
 END_TEST
 
 UNIT_MAIN("codec-rows", 30, rows_of_the_daemon_and_its_devices, rows_of_groups, rows_of_members,
-        rows_of_what_is_pending, rows_of_counters, rows_of_histograms, E8_rows_of_buffers,
+        rows_of_what_is_pending, rows_of_counters, rows_of_size_classes, rows_of_histograms, E8_rows_of_buffers,
         A12_rows_of_result_objects, rows_of_the_flight_recorder, the_largest_batch_goes_in_parts,
         rows_go_in_parts, what_does_not_fit_is_refused_and_the_packet_untouched,
         an_empty_packet_is_never_made)

@@ -158,6 +158,31 @@ START_TEST(starting_and_forgetting) {
 }
 END_TEST
 
+static const struct request control = { .type = REQUEST_CONTROL,
+        .request = 8,
+        .control = { .verb = VERB_KICK,
+                .job = "dp",
+                .group = "train",
+                .text = "it hangs",
+                .rank = 3,
+                .has_user = true,
+                .user = 1000 } };
+
+START_TEST(what_people_do) {
+        const struct request back = pass_request(&control);
+        SAME(&control.control, &back.control, verb);
+        SAME_STR(&control.control, &back.control, job);
+        SAME_STR(&control.control, &back.control, group);
+        SAME_STR(&control.control, &back.control, text);
+        SAME(&control.control, &back.control, rank);
+        SAME(&control.control, &back.control, has_user);
+        SAME(&control.control, &back.control, user);
+        struct request unknown = control;
+        unknown.control.verb = (enum verb)77;
+        ck_assert_int_eq(pass_request(&unknown).control.verb, VERB_UNSPECIFIED);
+}
+END_TEST
+
 START_TEST(what_this_version_does_not_do_is_known_by_its_type) {
         for (enum request_type type = REQUEST_PREPARE; type <= REQUEST_PAGES; type++) {
                 struct request r = { .request = 6, .type = type };
@@ -570,7 +595,7 @@ START_TEST(the_corpus_holds_one_packet_of_each_kind) {
         struct error e = full_error();
         struct replica_report report = report_of(2);
         static const uint64_t arrivals[] = { 0, 5, UINT64_MAX };
-        struct row rows[ROW_PLAN + 1] = { { 0 } };
+        struct row rows[ROW_CLASS + 1] = { { 0 } };
         const struct row_holder holder = { .rank = 2, .pid = 4711, .n_slots = 2, .state = PROCESS_ALIVE };
         for (unsigned int i = 0; i < ARRAY_SIZE(entries); i++)
                 entries[i] = full_entry((enum destination)i);
@@ -595,6 +620,7 @@ START_TEST(the_corpus_holds_one_packet_of_each_kind) {
                                                          .world_size = 4,
                                                          .devices = "GPU:0,GPU:1",
                                                          .shape = submit.submit } });
+        check_seed_request("control", control);
         check_seed_request("make_result", make_result);
         check_seed_request("release_result", release_result);
         check_seed_request("open_signals", open_signals);
@@ -633,7 +659,7 @@ START_TEST(the_corpus_holds_one_packet_of_each_kind) {
 END_TEST
 
 UNIT_MAIN("codec", 30, hello, join, registration, requests_of_one_number, rejoin_and_shrink,
-        abort_busy_and_query, starting_and_forgetting, what_this_version_does_not_do_is_known_by_its_type,
+        abort_busy_and_query, what_people_do, starting_and_forgetting, what_this_version_does_not_do_is_known_by_its_type,
         submissions, every_word_passes, D18_a_submission_without_op_is_a_submission,
         keys_pass_and_absent_ones_are_known, strings_are_never_null, welcome_joined_and_done,
         lengths_of_results_at_their_longest_fit_into_one_packet, B4_the_fullest_error_passes_whole_and_fits, a_status_without_error_and_an_error_without_status,

@@ -216,25 +216,31 @@ START_TEST(stats_show_who_comes_last_C4) {
 
         sheet_open(&s);
         stats_print(&stats_answer, &s.page);
-        sheet_expect(&s, "tuttid 0.1.0   up 3 d 04:11   1,234,567 done   3 failed   2 refused   1 ejected\n"
-                         "         1.5 GiB mapped\n"
-                         "\n"
-                         "dp/eval\n"
-                         "  kind               done  failed     bytes  wait p50      p99  run p50      p99\n"
-                         "  reduce           41,200       2   190 GiB    300 us   2.1 ms    12 us    30 us\n"
-                         "  batch_reduce          1       0  17 bytes      1 ms     1 ms   900 ns   900 ns\n"
-                         "  replica           joint last in     share  late p50      p99\n"
-                         "  R0               41,201     824       2 %     10 us    90 us\n"
-                         "  R5               41,201  40,377      98 %    300 us     2 ms\n"
-                         "\n"
-                         "dp/train\n"
-                         "  nothing finished yet\n"
-                         "\n"
-                         "dp/broken\n"
-                         "  nothing finished yet\n"
-                         "\n"
-                         "dp/new\n"
-                         "  nothing finished yet\n");
+        sheet_expect(&s,
+                "tuttid 0.1.0   up 3 d 04:11   1,234,567 done   3 failed   2 refused   1 ejected\n"
+                "         1.5 GiB mapped\n"
+                "\n"
+                "dp/eval\n"
+                "  kind               done  failed     bytes  wait p50      p99  run p50      p99\n"
+                "  reduce           41,200       2   190 GiB    300 us   2.1 ms    12 us    30 us\n"
+                "  batch_reduce          1       0  17 bytes      1 ms     1 ms   900 ns   900 ns\n"
+                "  op and size                        done    GB/s            p50      p99     p999\n"
+                "  reduce MEAN to 64 KiB            41,200     340  wait   300 us   2.1 ms     4 ms\n"
+                "                                                   run     12 us    30 us    50 us\n"
+                "  batch_reduce SUM over 256 MiB         1       -  wait     0 ns     0 ns     0 ns\n"
+                "                                                   run      0 ns     0 ns     0 ns\n"
+                "  replica           joint last in     share  late p50      p99\n"
+                "  R0               41,201     824       2 %     10 us    90 us\n"
+                "  R5               41,201  40,377      98 %    300 us     2 ms\n"
+                "\n"
+                "dp/train\n"
+                "  nothing finished yet\n"
+                "\n"
+                "dp/broken\n"
+                "  nothing finished yet\n"
+                "\n"
+                "dp/new\n"
+                "  nothing finished yet\n");
 }
 END_TEST
 
@@ -248,6 +254,23 @@ START_TEST(quota_marks_what_is_nearly_used_up_P18) {
                          "  connections               250          256    98 %  near the limit\n"
                          "  groups                      5        1,024     0 %\n"
                          "  mapped-bytes          1.5 GiB       16 GiB     9 %\n");
+}
+END_TEST
+
+START_TEST(quota_tells_how_often_it_refused_P18) {
+        static const struct tutti_row rows[] = {
+                { .type = TUTTI_ROW_QUOTA,
+                        .quota = { .name = "groups", .used = 1, .limit = 1, .n_refused = 1200 } },
+                { .type = TUTTI_ROW_QUOTA, .quota = { .name = "pending", .limit = 9, .n_refused = 1 } },
+        };
+        struct sheet s;
+
+        sheet_open(&s);
+        quota_print(&ANSWER(rows), &s.page);
+        sheet_expect(&s, "uid 0\n"
+                         "  resource                 used        limit   share\n"
+                         "  groups                      1            1   100 %  at the limit, 1,200 refused\n"
+                         "  pending                     0            9     0 %  1 refused\n");
 }
 END_TEST
 
@@ -324,4 +347,5 @@ UNIT_MAIN("ctl-pages", 10, P5_status_and_groups_show_who_waits_for_a_new_epoch,
         status_names_missing_ranks_without_report_too, groups_show_their_replicas,
         health_lists_the_worst_first, health_exits_by_the_worst_finding, stats_show_who_comes_last_C4,
         quota_marks_what_is_nearly_used_up_P18, quota_marks_begin_at_nine_tenths_P18,
-        quota_of_nothing_says_so, dump_tells_the_story, dump_of_nothing_says_so)
+        quota_tells_how_often_it_refused_P18, quota_of_nothing_says_so, dump_tells_the_story,
+        dump_of_nothing_says_so)

@@ -166,7 +166,46 @@ START_TEST(names_and_limits_are_those_of_the_config) {
 }
 END_TEST
 
+/* Of each resource, also of a user who has nothing here; a probe that nobody hears of counts for nothing. */
+START_TEST(refusals_are_counted_and_outlive_the_charges) {
+        struct quotas *q = make();
+        struct charge a = { 0 }, b = { 0 };
+        struct error err;
+        ck_assert_int_eq(quota_charge(q, &a, 1000, QUOTA_GROUPS, 2, &err), STATUS_QUOTA);
+        ck_assert_uint_eq(quota_refused(q, 1000, QUOTA_GROUPS), 1);
+        ck_assert_uint_eq(quota_users(q), 0);
+        ck_assert_int_eq(quota_charge(q, &a, 1000, QUOTA_PENDING, 3, &err), STATUS_OK);
+        ck_assert_uint_eq(quota_users(q), 1);
+        ck_assert_int_eq(quota_charge(q, &b, 1000, QUOTA_PENDING, 1, &err), STATUS_QUOTA);
+        ck_assert_int_eq(quota_charge(q, &b, 1000, QUOTA_PENDING, 1, NULL), STATUS_QUOTA);
+        ck_assert_uint_eq(quota_refused(q, 1000, QUOTA_PENDING), 1);
+        charge_release(&a);
+        ck_assert_uint_eq(quota_users(q), 0);
+        ck_assert_uint_eq(quota_refused(q, 1000, QUOTA_PENDING), 1);
+        ck_assert_uint_eq(quota_refused(q, 1000, QUOTA_GROUPS), 1);
+        ck_assert_uint_eq(quota_refused(q, 1001, QUOTA_GROUPS), 0);
+        quotas_free(q);
+}
+END_TEST
+
+START_TEST(so_many_refused_users_are_remembered_and_no_more) {
+        struct quotas *q = make();
+        struct charge a = { 0 };
+        struct error err;
+        uint32_t n = 0, uids[1];
+        for (uint32_t uid = 1; uid <= 2 * QUOTA_MAX_REMEMBERED; uid++)
+                ck_assert_int_eq(quota_charge(q, &a, uid, QUOTA_GROUPS, 2, &err), STATUS_QUOTA);
+        for (uint32_t uid = 1; uid <= 2 * QUOTA_MAX_REMEMBERED; uid++)
+                n += quota_refused(q, uid, QUOTA_GROUPS) == 1;
+        ck_assert_uint_eq(n, QUOTA_MAX_REMEMBERED);
+        ck_assert_uint_eq(quota_list_users(q, uids, 1), QUOTA_MAX_REMEMBERED);
+        ck_assert_uint_eq(quota_users(q), 0);
+        quotas_free(q);
+}
+END_TEST
+
 UNIT_MAIN("quota", 10, a_charge_counts_until_it_is_released, releasing_twice_gives_back_once,
         the_limit_can_be_reached_and_not_passed, one_user_at_the_limit_is_nobody_elses_matter,
         the_reserve_lies_beyond_the_limit, a_small_limit_has_a_reserve_of_16, huge_amounts_do_not_wrap,
-        a_user_exists_while_something_is_charged, names_and_limits_are_those_of_the_config)
+        a_user_exists_while_something_is_charged, names_and_limits_are_those_of_the_config,
+        refusals_are_counted_and_outlive_the_charges, so_many_refused_users_are_remembered_and_no_more)

@@ -392,6 +392,65 @@ START_TEST(after_warm_up_counting_allocates_nothing) {
 }
 END_TEST
 
+static void add_sized(struct stats *s, struct made *made, enum op op, uint64_t n_floats) {
+        made_begin(made, key_sequence(0), n_floats);
+        for (uint32_t rank = 0; rank < made->group.world_size; rank++) {
+                made->halves[rank].signature.op = op;
+                made_arrive(made, rank, S);
+        }
+        stats_add(s, made_done(made, S, S + 100 * US));
+}
+
+static uint32_t count_classes(struct stats *s, const struct made *made, uint64_t to_bytes, uint64_t *ret_n) {
+        struct row_class row;
+        uint32_t cursor = 0;
+        *ret_n = 0;
+        while (stats_next_class(s, &made->group, &cursor, &row))
+                *ret_n += row.to_bytes == to_bytes ? row.n : 0;
+        return cursor;
+}
+
+/* Every op and size by itself, those at a bound in the lower one. */
+START_TEST(ops_and_sizes_are_apart) {
+        static const struct {
+                uint64_t floats, to;
+                uint32_t n_classes;
+        } cases[] = { { 0, 4096, 1 }, { 1024, 4096, 1 }, { 1025, 65536, 2 }, { 16384, 65536, 2 },
+                { 16385, 1 << 20, 3 }, { 1 << 18, 1 << 20, 3 }, { 1 << 22, 16 << 20, 4 },
+                { 1 << 26, 256 << 20, 5 }, { (1 << 26) + 1, UINT64_MAX, 6 } };
+        struct stats *s = open_stats();
+        struct made *made = made_new(5, 1000, "train", 2);
+        uint64_t n, before;
+        for (unsigned int i = 0; i < ARRAY_SIZE(cases); i++) {
+                count_classes(s, made, cases[i].to, &before);
+                add_sized(s, made, OP_SUM, cases[i].floats);
+                ck_assert_uint_eq(count_classes(s, made, cases[i].to, &n), cases[i].n_classes);
+                ck_assert_uint_eq(n, before + 1);
+        }
+        close_stats(s);
+        made_free(made);
+}
+END_TEST
+
+/* What has no class of its own counts in its kind. */
+START_TEST(classes_are_bounded_P18) {
+        static const uint64_t floats[] = { 1, 2000, 20000, 1 << 19, 1 << 23 };
+        struct stats *s = open_stats();
+        struct made *made = made_new(5, 1000, "train", 2);
+        struct row_stats kind = { 0 };
+        uint64_t n, n_added = 0;
+        for (int op = OP_SUM; op < N_OP; op++)
+                for (unsigned int i = 0; i < ARRAY_SIZE(floats); i++, n_added++)
+                        add_sized(s, made, (enum op)op, floats[i]);
+        ck_assert_uint_gt(n_added, STATS_MAX_CLASSES);
+        ck_assert_uint_eq(count_classes(s, made, 0, &n), STATS_MAX_CLASSES);
+        ck_assert(stats_fill_kind(s, &made->group, KIND_REDUCE, &kind));
+        ck_assert_uint_eq(kind.n, n_added);
+        close_stats(s);
+        made_free(made);
+}
+END_TEST
+
 START_TEST(short_memory_loses_one_sample) {
         struct stats *s;
         failing_at(1);
@@ -409,11 +468,16 @@ START_TEST(short_memory_loses_one_sample) {
                 add_one(s, made, S, MS);
                 ck_assert_uint_eq(stats_totals(s).n_collectives, 2);
                 ck_assert(stats_fill_kind(s, &made->group, KIND_REDUCE, &kind));
-                ck_assert_uint_eq(kind.n, met ? 1 : 2);
+                uint32_t cursor = 0;
+                struct row_class class = { 0 };
+                ck_assert(stats_next_class(s, &made->group, &cursor, &class));
+                ck_assert_uint_ge(kind.n, 1);
+                ck_assert_uint_ge(class.n, 1);
+                ck_assert_int_eq(kind.n == 2 && class.n == 2, !met);
                 close_stats(s);
                 made_free(made);
         }
-        ck_assert_uint_ge(n, 5); /* the user, the group, its table, the kind */
+        ck_assert_uint_ge(n, 6); /* the user, the group, its table, the kind, the class */
         stats_free(NULL);
 }
 END_TEST
@@ -425,5 +489,5 @@ UNIT_MAIN("stats", 10, an_empty_histogram_says_0, golden_bounds,
         a_failure_is_counted_and_blames_nobody_for_being_late,
         a_sealed_one_that_failed_counts_its_time_and_no_bytes, one_half_alone_is_never_last,
         C4_a_slow_rank_is_seen, a_rank_taken_anew_begins_anew, groups_are_apart_and_end,
-        refusals_and_ejections_are_counted, after_warm_up_counting_allocates_nothing,
-        short_memory_loses_one_sample)
+        refusals_and_ejections_are_counted, after_warm_up_counting_allocates_nothing, ops_and_sizes_are_apart,
+        classes_are_bounded_P18, short_memory_loses_one_sample)

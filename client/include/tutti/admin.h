@@ -20,7 +20,7 @@ enum tutti_admin_what {
         TUTTI_ADMIN_STATUS =
                 1, /* DAEMON, DEVICE, FALLBACK, GROUP, PENDING (oldest first, at most 16 a group), RESULT */
         TUTTI_ADMIN_GROUPS,    /* GROUP (also ended ones whose record is kept), MEMBER */
-        TUTTI_ADMIN_STATS,     /* DAEMON, STATS, MEMBER */
+        TUTTI_ADMIN_STATS,     /* DAEMON, STATS, CLASS, MEMBER */
         TUTTI_ADMIN_DUMP,      /* RECORD, oldest first; needs job and group */
         TUTTI_ADMIN_QUOTA,     /* QUOTA, the asker's first; of an admin then everybody's, at most 256 users */
         TUTTI_ADMIN_HISTOGRAMS /* HISTOGRAM */
@@ -55,7 +55,8 @@ enum tutti_row_type {
         TUTTI_ROW_RESULT,
         TUTTI_ROW_BUFFER,
         TUTTI_ROW_HISTOGRAM,
-        TUTTI_ROW_PLAN
+        TUTTI_ROW_PLAN,
+        TUTTI_ROW_CLASS
 };
 
 struct tutti_row_daemon {
@@ -64,8 +65,11 @@ struct tutti_row_daemon {
         uint64_t uptime_ns;
         uint32_t n_sessions, n_groups, n_stalled;
         uint64_t n_collectives, n_failed, n_refused, n_ejected, mapped_bytes, n_buffers, n_pending;
-        int draining;
+        int draining;        /* it is being stopped, or drained: takes nothing new, or no new groups */
         uint32_t n_restarts; /* of the GPU process, since the start */
+        const char *drained_by; /* who drained it, for people; "": it is not, or is being stopped */
+        uint32_t n_groups_left; /* for admins of all users, for others their own */
+        const char *log_level;
         uint64_t n_prepared; /* halves that are kept to be started again by their number */
         uint64_t n_started;  /* halves that were, since the start */
         uint64_t n_replayed; /* collectives that needed no new plan */
@@ -117,7 +121,18 @@ struct tutti_row_pending {
 struct tutti_row_stats {
         const char *job, *group;
         enum tutti_kind kind;
-        uint64_t n, n_failed, bytes, wait_p50_ns, wait_p99_ns, run_p50_ns, run_p99_ns, run_ns;
+        uint64_t n, n_failed, bytes, wait_p50_ns, wait_p99_ns, run_p50_ns, run_p99_ns, run_ns, wait_p999_ns,
+                run_p999_ns;
+};
+
+/* The same of one op and size: input bytes that each replica brings. */
+struct tutti_row_class {
+        const char *job, *group;
+        enum tutti_kind kind;
+        enum tutti_op op;
+        uint64_t from_bytes, to_bytes; /* included; UINT64_MAX: no bound */
+        uint64_t n, n_failed, bytes, run_ns;
+        uint64_t wait_p50_ns, wait_p99_ns, wait_p999_ns, run_p50_ns, run_p99_ns, run_p999_ns;
 };
 
 struct tutti_row_record {
@@ -147,7 +162,7 @@ struct tutti_row_fallback {
 struct tutti_row_quota {
         uint32_t uid;
         const char *name;
-        uint64_t used, limit;
+        uint64_t used, limit, n_refused; /* n_refused: requests, while this user has anything here */
 };
 
 struct tutti_holder {
@@ -215,6 +230,7 @@ struct tutti_row {
                 struct tutti_row_buffer buffer;
                 struct tutti_row_histogram histogram;
                 struct tutti_row_plan plan;
+                struct tutti_row_class size_class;
         };
 };
 
@@ -254,6 +270,25 @@ TUTTI_API enum tutti_status tutti_admin_plan(
  * ask about others: everybody else gets PERMISSION. Not while another thread asks. OK, INVALID. */
 TUTTI_API enum tutti_status tutti_admin_set_user(struct tutti *t, uint32_t uid);
 TUTTI_API void tutti_answer_free(struct tutti_answer *a);
+
+/* What the people who run the host do. Draining and the level are for admins and the user that tuttid runs
+ * as; PERMISSION for everybody else. */
+
+/* No new groups from now on: who would make one, or waits for one to be whole, gets DRAINING. Those that are
+ * whole go on, also with replacements for lost replicas. It does not outlive tuttid. OK also when it was so
+ * before. */
+TUTTI_API enum tutti_status tutti_admin_drain(struct tutti *t);
+TUTTI_API enum tutti_status tutti_admin_undrain(struct tutti *t);
+
+/* Ejects the connection of this rank, with all its memberships: its peers get REPLICA_LOST, and all hear who
+ * did it and why (`why` may be NULL). Of this user's own groups; admins may name another one
+ * (tutti_admin_set_user). NOT_FOUND: no such group, or nobody has that rank. */
+TUTTI_API enum tutti_status tutti_admin_kick(
+        struct tutti *t, const char *job, const char *group, uint32_t rank, const char *why);
+
+/* Which lines tuttid logs: "error", "warning", "notice", "info" or "debug", until it reloads its
+ * configuration or ends. INVALID: another word. */
+TUTTI_API enum tutti_status tutti_admin_log_level(struct tutti *t, const char *level);
 
 /* The socket path that tutti_open(NULL) would use, into `buf`; OK, LIMIT, NO_DAEMON (none exists; buf holds
  * the places looked at). */
