@@ -142,7 +142,7 @@ static void expect_records(struct host *h) {
         tutti_close(t);
 }
 
-START_TEST(C8_the_dump_holds_the_collectives_of_the_dead) {
+START_TEST(C8_L7_the_dump_holds_the_collectives_of_the_dead) {
         struct replica *r[3];
         struct host *h = host_start(NULL);
         replicas_spawn(h, 3, leave_a_record, NULL, r);
@@ -162,4 +162,4 @@ START_TEST(C8_the_dump_holds_the_collectives_of_the_dead) {
 END_TEST
 
 UNIT_MAIN("evidence", 30, C4_the_chronically_late_replica_is_named,
-        C8_the_dump_holds_the_collectives_of_the_dead)
+        C8_L7_the_dump_holds_the_collectives_of_the_dead)
