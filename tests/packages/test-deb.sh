@@ -13,17 +13,23 @@ skip_all() {
         exit 0
 }
 
-command -v dh >/dev/null && command -v dpkg-buildpackage >/dev/null && command -v fakeroot >/dev/null || skip_all 'debhelper is not installed (./dev install deb)'
+for tool in dh dpkg-buildpackage fakeroot; do
+        command -v $tool >/dev/null || skip_all "debhelper is not installed (./dev install deb): no $tool"
+done
 tree=$(mktemp -d)
 trap 'rm -rf "$tree"' EXIT
 
-# point NAME COMMAND...
+# point NAME COMMAND...: 77 is that systemd cannot be had.
 point() {
         name=$1
         shift
         n=$((n + 1))
-        if "$@" >"$tree/out" 2>&1; then
+        "$@" >"$tree/out" 2>&1
+        code=$?
+        if [ $code = 0 ]; then
                 echo "ok $n - deb: $name"
+        elif [ $code = 77 ]; then
+                echo "ok $n - deb: $name # SKIP systemd does not start as process 1 of a container here"
         else
                 echo "not ok $n - deb: $name"
                 tail -n 60 "$tree/out" | sed 's/^/#   /'
@@ -156,6 +162,105 @@ END
                 wait $tuttid'
 }
 
+# --- systemd ---
+
+# What systemd wants to find, as in a container: control groups, a console, /run and /tmp of its own.
+boot_script='
+        mount --make-rprivate /
+        mount -t overlay overlay -o "lowerdir=/,upperdir=$TREE/over/upper,workdir=$TREE/over/work" "$TREE/root"
+        root=$TREE/root
+        mount -t proc proc "$root/proc"
+        mount -t sysfs sysfs "$root/sys"
+        if [ -f /sys/fs/cgroup/cgroup.controllers ]; then
+                mount -t cgroup2 cgroup2 "$root/sys/fs/cgroup"
+        else
+                mount -t tmpfs -o mode=755 tmpfs "$root/sys/fs/cgroup"
+                mkdir "$root/sys/fs/cgroup/systemd" "$root/sys/fs/cgroup/unified"
+                mount -t cgroup2 cgroup2 "$root/sys/fs/cgroup/unified"
+                mount -t cgroup -o none,name=systemd,xattr systemd "$root/sys/fs/cgroup/systemd"
+        fi
+        mount -t tmpfs -o mode=755 tmpfs "$root/dev"
+        for name in null zero full random urandom tty; do
+                touch "$root/dev/$name"
+                mount --bind "/dev/$name" "$root/dev/$name"
+        done
+        mkdir "$root/dev/pts" "$root/dev/shm"
+        touch "$root/dev/console"
+        mount -t tmpfs tmpfs "$root/run"
+        mount --bind "$TREE/debs" "$root/debs"
+        container=scratch exec chroot "$root" /lib/systemd/systemd --unit=check.service --log-target=null </dev/null'
+
+# boot SCRIPT: runs it beside a systemd that has started what is enabled. 77: systemd does not get so far here.
+boot() {
+        printf '%s\n' "$1" >"$tree/debs/check"
+        rm -f "$tree/debs/rc" "$tree/debs/begun"
+        inside 'printf "[Unit]\nAfter=basic.target\n[Service]\nType=oneshot\nStandardOutput=null\nStandardError=null\nExecStart=/bin/sh -c \"touch /debs/begun; sh -eux /debs/check >/debs/out 2>&1; echo \$? >/debs/rc\"\n" \
+                >/etc/systemd/system/check.service' || return 1
+        TREE=$tree unshare -m -p -f -C -u -i --kill-child sh -eu -c "$boot_script" &
+        machine=$!
+        waited=0
+        while [ ! -s "$tree/debs/rc" ] && kill -0 "$machine" 2>/dev/null; do
+                [ -f "$tree/debs/begun" ] || [ "$waited" -lt 600 ] || break
+                [ "$waited" -lt 3000 ] || break
+                sleep 0.1
+                waited=$((waited + 1))
+        done
+        kill -KILL "$machine" 2>/dev/null
+        wait "$machine" 2>/dev/null
+        [ -f "$tree/debs/begun" ] || return 77
+        cat "$tree/debs/out"
+        return "$(cat "$tree/debs/rc" 2>/dev/null || echo 1)"
+}
+
+# Rank 1 goes without a word while rank 0 waits for it.
+make_loser() {
+        cat >"$tree/debs/lose.c" <<'END'
+#include <tutti/tutti.h>
+#include <unistd.h>
+int main(void) {
+        struct tutti *t;
+        struct tutti_group *g;
+        if (tutti_open(0, &t) || tutti_join(t, &TUTTI_JOIN(.group = "g"), &g))
+                return 1;
+        if (tutti_rank(g) == 1) {
+                sleep(1);
+                _exit(0);
+        }
+        return tutti_barrier(g, "k") != TUTTI_REPLICA_LOST;
+}
+END
+        inside 'cc -o /debs/lose /debs/lose.c $(pkg-config --cflags --libs tutti)'
+}
+
+systemd_starts_and_restarts_it() {
+        make_loser && boot '
+                gid=$(getent group tutti | cut -d: -f3)
+                as_member() { setpriv --reuid=65500 --regid=65500 --groups="$gid" "$@"; }
+                pid() { systemctl show -P MainPID tuttid.service; }
+                await() { for i in $(seq 300); do ! "$@" || return 0; sleep 0.1; done; return 1; }
+                systemctl is-active tuttid.socket
+                as_member tuttictl status
+                systemctl is-active tuttid.service
+                first=$(pid)
+                systemctl restart tuttid.service
+                as_member tuttictl status
+                second=$(pid)
+                [ "$first" != "$second" ]
+                kill -KILL "$second"
+                is_another() { [ "$(pid)" != "$second" ] && systemctl is-active tuttid.service; }
+                await is_another
+                as_member tuttictl status
+                systemctl reload tuttid.service
+                as_member tuttictl run -j job -n 2 -- /debs/lose
+                is_logged() { journalctl --sync && journalctl -u tuttid.service TUTTI_GROUP=job/g TUTTI_RANK=1 -o cat | grep "is lost: died"; }
+                await is_logged
+                journalctl -u tuttid.service TUTTI_GROUP=job/g TUTTI_KEY=\"k\" -o cat | grep "REPLICA_LOST"
+                rm -f /usr/sbin/policy-rc.d
+                dpkg --remove tuttid
+                ! systemctl is-active tuttid.service
+                ! systemctl is-active tuttid.socket'
+}
+
 # The configuration stays until it is purged.
 removing_leaves_the_configuration() {
         inside 'dpkg --remove '"$packages"'
@@ -171,7 +276,7 @@ purging_leaves_nothing_but_the_user() {
         [ -z "$left" ] || { echo "left: $left" && return 1; }
 }
 
-n_points=12
+n_points=13
 echo 1..$n_points
 point 'a copy of the sources' copy_sources
 point 'it builds without a network' build_packages
@@ -194,6 +299,7 @@ point 'the packages install' install_packages
 point 'user, group and units are there' user_group_and_units_are_there
 point 'M5_it_serves_its_group_and_nobody_else' it_serves_its_group_and_nobody_else
 point 'a program is built with what pkg-config says, and three of it meet' a_program_is_built_and_meets
+point 'M5_systemd_starts_it_restarts_it_and_stops_it_when_it_is_removed' systemd_starts_and_restarts_it
 point 'removing leaves the configuration' removing_leaves_the_configuration
 point 'purging leaves nothing but the user' purging_leaves_nothing_but_the_user
 exit $status
