@@ -1,9 +1,8 @@
 /* A collective from sealed to told: plan, pages, engine, replies, record, everything given back. */
-#include "conductor-internal.h"
+#include "conductor-log.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include "base/log.h"
 
 static struct task *conductor_take_task(struct conductor *c) {
         struct list *first = list_take_first(&c->tasks);
@@ -144,42 +143,6 @@ static void conductor_tell_half(struct conductor *c, const struct meeting *m, ui
                         .slot = m->slot,
                         .is_kept = half->is_kept } };
         conductor_tell_done(c, s, m, index, &reply);
-}
-
-static void conductor_log_end(const struct meeting *m) {
-        char text[ERROR_TEXT_BYTES];
-        if (m->status == STATUS_OK || !m->error || !log_is_on(LOG_LEVEL_NOTICE))
-                return;
-        error_print(m->error, text, sizeof(text));
-        for (char *newline = text; (newline = strchr(newline, '\n'));)
-                *newline = ' '; /* one line of the log for one collective */
-        log_notice("%s", text);
-}
-
-/* Numbers that are as asked for and, it seems, not as wanted: one line of the log for one collective. */
-static void conductor_log_findings(const struct meeting *m, const struct findings *found) {
-        const struct finding *numerics = &found->numerics, *overflow = &found->overflow;
-        if ((!numerics->n && !overflow->n) || !log_is_on(LOG_LEVEL_WARNING))
-                return;
-        const struct signature *s = &m->halves[rankset_next(&m->have, 0)]->signature;
-        char buf[512];
-        struct text t;
-        text_init(&t, buf, sizeof(buf));
-        text_add(&t, "%s/%s: %s ", m->group->job, m->group->name, kind_name(s->kind));
-        if (s->op != OP_UNSPECIFIED)
-                text_add(&t, "%s ", op_name(s->op));
-        key_print(&m->key, &t);
-        if (numerics->n)
-                text_add(&t,
-                        ": check_numerics: %llu element%s NaN or infinite, the first from R%u at index %llu "
-                        "of entry %u",
-                        (unsigned long long)numerics->n, numerics->n == 1 ? " is" : "s are", numerics->rank,
-                        (unsigned long long)numerics->index, numerics->entry);
-        if (overflow->n)
-                text_add(&t, ": check_overflow: %llu element%s wrapped, the first at index %llu of entry %u",
-                        (unsigned long long)overflow->n, overflow->n == 1 ? " has" : "s have",
-                        (unsigned long long)overflow->index, overflow->entry);
-        log_warning("%s", buf);
 }
 
 /* Whether nothing is left of it: it is released then. */
@@ -498,9 +461,7 @@ void conductor_task_done(struct conductor *c, struct task *t) {
         if (t->done_ns > c->now_ns) /* begun in this turn, which the loop thread has had to wait in */
                 c->now_ns = t->done_ns;
         if (t->blocked_ns)
-                log_warning("%s/%s: its memory stood still for %llu ms under a run; the group is confined to "
-                            "one worker",
-                        m->group->job, m->group->name, (unsigned long long)(t->blocked_ns / 1000000));
+                conductor_log_blocked(m, t->blocked_ns);
         if (t->status == STATUS_OK && conductor_find_changed_input(c, m, t)) {
                 rendezvous_done(c->house.rendezvous, m, STATUS_INVALID, &c->error, c->now_ns);
         } else if (t->status == STATUS_OK) {

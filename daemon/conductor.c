@@ -1,6 +1,6 @@
 /* The turn and the corridor. Read conductor_turn first, then conductor_settle: every arrow of the house is
  * drawn in these two and in the calls that they make. */
-#include "conductor-internal.h"
+#include "conductor-log.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -9,7 +9,6 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
-#include "base/log.h"
 
 #define DRAIN_PACKETS 64 /* of a process that has ended, what it had still sent */
 
@@ -137,6 +136,7 @@ static void conductor_end_session(struct conductor *c, struct session *s, enum l
         s->assembly = s->held = NULL;
         conductor_drop_query(s);
         conductor_unprepare_all(c, s);
+        conductor_log_loss(c, s, loss, why);
         rendezvous_lose(c->house.rendezvous, s->id, loss, why, c->now_ns, &c->outcome);
         buffers_end_session(c->house.buffers, s->id, &c->chores);
         results_end_session(c->house.results, s->id, &c->chores);
@@ -151,8 +151,7 @@ static void conductor_end_session(struct conductor *c, struct session *s, enum l
 
 static void conductor_end_ejected(struct conductor *c, struct session *s) {
         struct error *err = &c->error;
-        log_warning("pid %u (%s, uid %u) is ejected: %s: %s", s->pid, s->process, s->uid,
-                status_name(s->eject_status), s->eject_why);
+        conductor_log_ejected(c, s);
         error_init(err, s->eject_status);
         error_set_detail(err, "%s", s->eject_why);
         if (s->eject_status == STATUS_REPLICA_LOST)
@@ -205,8 +204,7 @@ static void conductor_chore_done(struct conductor *c, struct chore *chore) {
 /* --- the corridor --- */
 
 static void conductor_formed(struct conductor *c, struct group *g) {
-        log_info("%s/%s: %u replicas of uid %u are together (epoch %llu)", g->job, g->name,
-                rankset_count(&g->alive), g->uid, (unsigned long long)g->epoch);
+        conductor_log_formed(g);
         rankset_for_each (rank, &g->alive) {
                 const struct member *m = &g->members[rank];
                 const struct reply reply = { .request = m->join_request,
@@ -245,8 +243,6 @@ static void conductor_answered(struct conductor *c, struct reform *reform) {
 }
 
 static void conductor_report_stall(struct conductor *c, const struct group *g) {
-        char text[1024];
-        struct text t;
         struct error *err = &c->error;
         if (list_is_empty(&g->meetings))
                 return;
@@ -255,24 +251,7 @@ static void conductor_report_stall(struct conductor *c, const struct group *g) {
         err->missing = rankset_minus(&g->alive, &m->have);
         group_add_reports(g, &err->missing, c->now_ns, err);
         conductor_probe(c, g, err->n_replicas, err->replicas);
-        text_init(&t, text, sizeof(text));
-        text_add(&t, "%s/%s: STALLED: ", g->job, g->name);
-        key_print(&m->key, &t);
-        text_add(&t, " has waited ");
-        text_add_duration(&t, c->now_ns - m->first_ns);
-        text_add(&t, " (%u pending); here ", g->n_meetings);
-        rankset_print(&m->have, &t);
-        text_add(&t, "; missing ");
-        rankset_print(&err->missing, &t);
-        for (uint32_t i = 0; i < err->n_replicas; i++)
-                text_add(&t, "%sR%u pid %u %s%s%s", i ? ", " : " (", err->replicas[i].rank,
-                        err->replicas[i].pid, process_state_name(err->replicas[i].state),
-                        err->replicas[i].busy[0] ? ", busy: " : "", err->replicas[i].busy);
-        text_add(&t, "%s", err->n_replicas ? ")" : "");
-        const struct signature *first = &m->halves[rankset_next(&m->have, 0)]->signature;
-        if (first->kind == KIND_MERGE_RESULT && rankset_has(&err->missing, first->root))
-                text_add(&t, "; R%u runs the merge function", first->root);
-        log_warning("%s", text);
+        conductor_log_stall(g, err, c->now_ns);
 }
 
 /* A half whose member is gone: nobody waits for it but, after a leave, another thread of the same process. */
@@ -365,8 +344,7 @@ static void conductor_accept(struct conductor *c) {
                 if (session_open(c->house.sessions, socket, &s, &c->error) == STATUS_OK) {
                         conductor_note_users(c);
                 } else {
-                        log_notice("a connection was turned away: %s: %s", status_name(c->error.status),
-                                c->error.detail);
+                        conductor_log_turned_away(&c->error, session_peer_uid(socket));
                         conductor_turn_away(c, socket);
                 }
         }

@@ -151,7 +151,9 @@ static void daemon_on_timer(uv_timer_t *timer) {
 
 /* The one timer follows the first deadline; libuv counts in ms, so it is set to the ms after. */
 static void daemon_set_timer(struct daemon *d, uint64_t now_ns) {
-        uint64_t next_ns = conductor_next_ns(d->conductor);
+        uint64_t next_ns = conductor_next_ns(d->conductor), log_ns = log_next_ns();
+        if (log_ns < next_ns)
+                next_ns = log_ns;
         if (next_ns == d->timer_at_ns && next_ns > now_ns)
                 return;
         d->timer_at_ns = next_ns;
@@ -174,6 +176,7 @@ static void daemon_turn(struct daemon *d) {
         uint64_t now_ns = clock_now_ns();
         pace_begin(&d->pace, now_ns);
         bool is_more = conductor_turn(d->conductor, now_ns);
+        log_settle(now_ns);
         daemon_set_timer(d, now_ns);
         uint64_t long_ns = pace_end(&d->pace, now_ns, clock_now_ns());
         if (long_ns)
@@ -536,6 +539,7 @@ int daemon_run(const struct config *config, const struct config_source *source) 
                 uv_run(&d->loop, UV_RUN_DEFAULT);
         }
         daemon_tear_down(d);
+        log_settle(LOG_NEVER);
         free(d);
         return r < 0 ? 2 : 0;
 }

@@ -147,5 +147,6 @@ int main(int argc, char **argv) {
         if (is_check)
                 return puts("the configuration is well") < 0;
         log_set_level(config.log_level);
+        log_open();
         return daemon_run(&config, &(struct config_source){ .read = read_again, .data = &arguments });
 }

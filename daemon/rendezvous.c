@@ -359,6 +359,15 @@ struct party *party_find(const struct rendezvous *r, uint64_t session) {
         return party;
 }
 
+const struct member *rendezvous_next_member(
+        const struct rendezvous *r, uint64_t session, const struct member *after) {
+        const struct party *party = party_find(r, session);
+        if (!party)
+                return NULL;
+        const struct list *next = after ? after->session_link.next : party->members.next;
+        return next == &party->members ? NULL : list_entry(next, struct member, session_link);
+}
+
 struct party *party_get(struct rendezvous *r, uint64_t session) {
         struct party *party = party_find(r, session);
         if (party)

@@ -230,6 +230,9 @@ void rendezvous_end_forming(struct rendezvous *r, uint64_t now_ns, struct outcom
 
 /* The membership, of any state, when it is this session's; else NULL. */
 struct member *rendezvous_find_member(struct rendezvous *r, uint64_t session, uint64_t membership);
+/* A session's memberships that are not over; NULL begins. */
+const struct member *rendezvous_next_member(
+        const struct rendezvous *r, uint64_t session, const struct member *after);
 
 /* Frees a group of `unformed` after its members were told, or one of `over`. */
 void rendezvous_forget(struct rendezvous *r, struct group *g);

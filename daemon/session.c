@@ -556,8 +556,8 @@ bool session_take_pidfd(struct sessions *s, struct session *session, int fd) {
                 return false;
         c->pidfd = fd;
         if (connection_watch_death(c) < 0)
-                log_warning("pid %u cannot be watched; its death will be seen by the end of its connection",
-                        session->pid);
+                log_about(LOG_LEVEL_WARNING, LOG_PID(session->pid),
+                        "pid %u cannot be watched; the end of its connection will tell", session->pid);
         return true;
 }
 

@@ -57,8 +57,8 @@ static void take_ready(struct workers *w) {
                 return;
         }
         workers_enter(w, WORKER_SERVING);
-        log_notice("tuttid-gpu (pid %d) serves %u GPU%s%s", (int)w->pid, w->n_devices,
-                w->n_devices == 1 ? "" : "s", w->n_restarts ? " again" : "");
+        log_about(LOG_LEVEL_NOTICE, LOG_PID((uint32_t)w->pid), "tuttid-gpu (pid %d) serves %u GPU%s%s",
+                (int)w->pid, w->n_devices, w->n_devices == 1 ? "" : "s", w->n_restarts ? " again" : "");
         w->has_served = true;
         w->lost_ns = WORKER_NEVER;
         w->why[0] = '\0';

@@ -108,7 +108,8 @@ void workers_lose(struct workers *w, const char *format, ...) {
         bool was_steady = w->state == WORKER_SERVING && w->now_ns - w->at_ns >= WORKER_STEADY_NS;
         bool has_served = w->state == WORKER_SERVING;
         w->n_fails = was_steady ? 0 : w->n_fails + 1;
-        log_warning("tuttid-gpu (pid %d) is lost: %s", (int)w->last_pid, why);
+        log_about(LOG_LEVEL_WARNING, LOG_PID((uint32_t)w->last_pid), "tuttid-gpu (pid %d) is lost: %s",
+                (int)w->last_pid, why);
         if (!has_served && w->n_fails >= WORKER_MAX_STARTS) {
                 snprintf(w->why, sizeof(w->why), "tuttid-gpu was started %u times in vain: %s", w->n_fails,
                         why);

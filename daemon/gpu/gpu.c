@@ -178,11 +178,19 @@ static bool work(struct gpu *g, gpu_backend_maker *maker) {
         return is_any;
 }
 
+/* With nothing under way only the log may have something to say. */
+static int idle_ms(void) {
+        uint64_t next_ns = log_next_ns(), now_ns = clock_now_ns();
+        if (next_ns == LOG_NEVER)
+                return -1;
+        return next_ns > now_ns ? (int)((next_ns - now_ns) / NS_PER_MS) + 1 : 0;
+}
+
 /* Until tuttid says something, or it is time to look after the runs. */
 static void nap(const struct gpu *g, uint64_t quiet_ns, uint64_t *nap_ns) {
         struct pollfd p = { .fd = g->socket, .events = POLLIN };
         if (list_is_empty(&g->running)) {
-                poll(&p, 1, -1);
+                poll(&p, 1, idle_ms());
                 return;
         }
         if (quiet_ns < SPIN_NS) {
@@ -205,12 +213,14 @@ int gpu_serve(int socket, gpu_backend_maker *maker) {
         while (!g->is_over) {
                 bool is_active = work(g, maker);
                 uint64_t now_ns = clock_now_ns();
+                log_settle(now_ns);
                 if (is_active)
                         active_ns = now_ns;
                 else if (!g->is_over)
                         nap(g, now_ns - active_ns, &nap_ns);
         }
         gpu_let_go(g);
+        log_settle(LOG_NEVER);
         int exit_code = g->exit_code;
         free(g);
         return exit_code;

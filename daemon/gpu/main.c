@@ -4,6 +4,7 @@
 #include <string.h>
 #include "backends/cuda/cuda-backend.h"
 #include "base/fd.h"
+#include "base/log.h"
 #include "gpu/gpu.h"
 
 #define TUTTIDS_SOCKET 3
@@ -16,5 +17,6 @@ int main(int argc, char **argv) {
                 return 64;
         }
         signal(SIGPIPE, SIG_IGN);
+        log_open();
         return gpu_serve(TUTTIDS_SOCKET, cuda_backend_new);
 }

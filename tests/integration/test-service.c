@@ -26,7 +26,7 @@ static void expect_served(const char *path) {
         tutti_close(t);
 }
 
-START_TEST(P24_ready_is_told_when_it_serves_also_after_kill9) {
+START_TEST(G13_P24_ready_is_told_when_it_serves_also_after_kill9) {
         struct manager *m = manager_new();
         for (int i = 0; i < 3; i++) {
                 manager_start(m, &(struct manager_start){ 0 });
@@ -36,6 +36,20 @@ START_TEST(P24_ready_is_told_when_it_serves_also_after_kill9) {
                 expect_served(manager_socket(m));
                 ck_assert_int_eq(manager_end(m, SIGKILL), 128 + SIGKILL);
         }
+        manager_free(m);
+}
+END_TEST
+
+/* Who cannot start is never ready, and hides nothing. */
+START_TEST(G13_what_cannot_start_is_never_ready_and_says_why) {
+        char path[160];
+        struct manager *m = manager_new();
+        snprintf(path, sizeof(path), "%s/none/tuttid.sock", unit_directory());
+        manager_start(m, &(struct manager_start){ .args = (const char *[]){ "--socket", path, NULL } });
+        ck_assert_int_eq(manager_wait(m), 2);
+        ck_assert_uint_eq(manager_count(m, "READY=1", 0.2), 0);
+        expect_in(manager_log(m), path);
+        expect_in(manager_log(m), "error: ");
         manager_free(m);
 }
 END_TEST
@@ -180,7 +194,7 @@ START_TEST(M3_its_own_socket_goes_to_the_fd_store_and_comes_back) {
 }
 END_TEST
 
-START_TEST(M3_who_connects_while_nobody_serves_is_served_by_the_next) {
+START_TEST(G13_M3_who_connects_while_nobody_serves_is_served_by_the_next) {
         struct manager *m = manager_new();
         passed_on = manager_listen(m);
         pid_t pid = fork();
@@ -330,12 +344,13 @@ START_TEST(a_reload_of_a_bad_file_changes_nothing_and_says_where_it_is_bad) {
 }
 END_TEST
 
-UNIT_MAIN("service", 60, P24_ready_is_told_when_it_serves_also_after_kill9, stopping_is_told_with_why,
+UNIT_MAIN("service", 60, G13_P24_ready_is_told_when_it_serves_also_after_kill9,
+        G13_what_cannot_start_is_never_ready_and_says_why, stopping_is_told_with_why,
         signs_of_life_come_while_the_loop_turns_and_stop_with_it,
         P22_nobody_who_wants_signs_of_life_gets_none,
         M3_a_thousand_connects_during_restarts_of_an_activated_socket_none_refused,
         M3_its_own_socket_goes_to_the_fd_store_and_comes_back,
-        M3_who_connects_while_nobody_serves_is_served_by_the_next,
+        G13_M3_who_connects_while_nobody_serves_is_served_by_the_next,
         M3_a_socket_for_another_path_is_refused_with_both,
         G13_who_connects_during_the_start_waits_for_its_deadline_and_is_told,
         G13_who_cannot_start_tells_no_readiness_and_says_why,

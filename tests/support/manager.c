@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 #include "meeting.h"
@@ -76,6 +77,14 @@ static void set_number(const char *name, unsigned long long value) {
         setenv(name, text, 1);
 }
 
+static void set_journal(int fd) {
+        char stream[64];
+        struct stat st;
+        ck_assert_int_eq(fstat(fd, &st), 0);
+        snprintf(stream, sizeof(stream), "%ju:%ju", (uintmax_t)st.st_dev, (uintmax_t)st.st_ino);
+        setenv("JOURNAL_STREAM", stream, 1);
+}
+
 static _Noreturn void become(
         const struct manager *m, const struct manager_start *start, const char *const *argv) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -84,6 +93,8 @@ static _Noreturn void become(
                 set_number("WATCHDOG_USEC", start->watchdog_ms * 1000ull);
                 set_number("WATCHDOG_PID", (unsigned long long)getpid());
         }
+        if (start->is_journal)
+                set_journal(m->log_fd);
         int in_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
         dup2(in_fd, STDIN_FILENO);
         dup2(m->log_fd, STDOUT_FILENO);

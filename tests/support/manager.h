@@ -2,6 +2,7 @@
  * those that it is given. Everything fails the test when it cannot do what it says. */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -20,6 +21,7 @@ struct manager_start {
         const char *const *args; /* further ones of tuttid, ends with NULL; or NULL */
         int passed_on;           /* a socket to pass on, or 0 */
         uint32_t watchdog_ms;    /* 0: none */
+        bool is_journal;         /* its stderr is said to be read by the journal */
 };
 
 /* Starts tuttid; does not wait for anything. */

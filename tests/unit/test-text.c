@@ -184,6 +184,7 @@ static const char *log_of(void (*write_lines)(void), bool is_journal) {
                         setenv("JOURNAL_STREAM", "1:1", 1);
                 dup2(fd, STDERR_FILENO);
                 program_invocation_short_name = (char *)"tuttid";
+                log_open();
                 write_lines();
                 _exit(0);
         }
@@ -282,19 +283,66 @@ START_TEST(threads_share_a_condition_and_do_not_mix_their_lines) {
 }
 END_TEST
 
-static void write_in_the_next_minute(void) {
-        struct log_site site = { .window_start_ns = 1, .n_in_window = LOG_LINES_A_MINUTE, .n_left_out = 7 };
-        /* Long ago for a machine that is up for more than a minute; else the window is moved out of the way.
-         */
-        if (clock_now_ns() < 61 * NS_PER_S)
-                site.window_start_ns = 0;
-        log_write(&site, LOG_LEVEL_WARNING, "again");
-        log_write(&site, LOG_LEVEL_WARNING, "and again");
+static void write_beyond_a_minute(void) {
+        const uint64_t minute_ns = 60 * NS_PER_S;
+        for (int round = 0; round < 2; round++) {
+                uint64_t begin_ns = clock_now_ns();
+                for (int i = 0; i < 27; i++)
+                        log_warning("round %d line %d", round, i);
+                ck_assert_uint_ge(log_next_ns(), begin_ns + minute_ns);
+                ck_assert_uint_le(log_next_ns(), clock_now_ns() + minute_ns);
+                log_settle(log_next_ns() - 1); /* too early */
+                log_settle(log_next_ns());
+                ck_assert(log_next_ns() == LOG_NEVER);
+        }
 }
 
-START_TEST(what_was_left_out_is_counted_in_the_next_line) {
-        ck_assert_str_eq(log_of(write_in_the_next_minute, false),
-                "tuttid: warning: again (7 more of these were left out)\ntuttid: warning: and again\n");
+/* The line that tells takes the first place of the next minute. */
+START_TEST(A10_one_line_says_how_many_were_not_written) {
+        const char *text = log_of(write_beyond_a_minute, false);
+        int n = 0;
+        for (const char *p = strchr(text, '\n'); p; p = strchr(p + 1, '\n'))
+                n++;
+        ck_assert_int_eq(n, 2 * LOG_LINES_A_MINUTE + 1);
+        ck_assert_ptr_nonnull(
+                strstr(text, "round 0 line 19\n"
+                             "tuttid: warning: 7 more of these were not written: round 0 line 19\n"
+                             "tuttid: warning: round 1 line 0\n"));
+        ck_assert_ptr_nonnull(
+                strstr(text, "round 1 line 18\n"
+                             "tuttid: warning: 8 more of these were not written: round 1 line 18\n"));
+}
+END_TEST
+
+static void write_up_to_its_end(void) {
+        for (int i = 0; i < 21; i++)
+                log_notice("line %d", i);
+        log_settle(LOG_NEVER);
+}
+
+START_TEST(what_was_not_written_is_said_at_the_end) {
+        const char *text = log_of(write_up_to_its_end, false);
+        const char last[] = "tuttid: notice: 1 more of these were not written: line 19\n";
+        ck_assert_str_eq(text + strlen(text) - strlen(last), last);
+}
+END_TEST
+
+static void write_about(void) {
+        const struct log_replica replicas[] = { { .rank = 2, .pid = 17 }, { .rank = -1, .pid = 4 },
+                { .rank = 3 } };
+        const struct log_about about = {
+                .job = "j", .group = "g", .key = "\"k\"", .replicas = replicas, .n_replicas = 3
+        };
+        log_about(LOG_LEVEL_WARNING, &about, "it is slow");
+        log_about(LOG_LEVEL_WARNING, &about, "j/g: \"k\": R2 (pid 17), pid 4, R3");
+        log_about(LOG_LEVEL_WARNING, &about, "j/gg: \"k\": R21 (pid 170), xpid 4, R3");
+}
+
+START_TEST(a_line_names_what_its_text_does_not) {
+        ck_assert_str_eq(log_of(write_about, false),
+                "tuttid: warning: it is slow [j/g \"k\" R2 pid 17 pid 4 R3]\n"
+                "tuttid: warning: j/g: \"k\": R2 (pid 17), pid 4, R3\n"
+                "tuttid: warning: j/gg: \"k\": R21 (pid 170), xpid 4, R3 [j/g R2 pid 17 pid 4]\n");
 }
 END_TEST
 
@@ -330,5 +378,5 @@ UNIT_MAIN("text", 10, adds_and_knows_what_was_cut, fills_a_buffer_exactly, durat
         nonblocking_keeps_the_other_flags, the_clock_does_not_go_back, plain_lines_name_program_and_level,
         the_journal_gets_priorities, a_name_cannot_forge_a_line,
         A10_each_condition_writes_twenty_lines_a_minute, threads_share_a_condition_and_do_not_mix_their_lines,
-        what_was_left_out_is_counted_in_the_next_line, levels_have_names,
-        a_wrong_assumption_aborts_with_its_place)
+        A10_one_line_says_how_many_were_not_written, what_was_not_written_is_said_at_the_end,
+        a_line_names_what_its_text_does_not, levels_have_names, a_wrong_assumption_aborts_with_its_place)

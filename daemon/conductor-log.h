@@ -1,0 +1,20 @@
+/* What the conductor writes into the log: one line for each group that formed, each replica that was lost,
+ * each session that was ejected or turned away, each collective that did not end OK or is stalled, or whose
+ * numbers seem not as wanted. Each names group, key, rank and pid as far as they are known. */
+#pragma once
+
+#include "conductor-internal.h"
+
+/* A new epoch of the group has begun. */
+void conductor_log_formed(const struct group *g);
+/* A session ends: a line for each of its memberships that is not over. */
+void conductor_log_loss(const struct conductor *c, const struct session *s, enum loss loss, const char *why);
+void conductor_log_ejected(const struct conductor *c, const struct session *s);
+void conductor_log_turned_away(const struct error *err, uint32_t uid);
+/* `err`: whom its oldest collective lacks, whose processes have been probed. */
+void conductor_log_stall(const struct group *g, const struct error *err, uint64_t now_ns);
+/* Nothing where it ended OK. */
+void conductor_log_end(const struct meeting *m);
+/* Nothing where nothing was found. */
+void conductor_log_findings(const struct meeting *m, const struct findings *found);
+void conductor_log_blocked(const struct meeting *m, uint64_t blocked_ns);
