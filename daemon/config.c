@@ -44,6 +44,7 @@ static const char *const algorithm_words[] = { "auto", "one_device", "hierarchic
 static const char *const confine_words[] = { "yes", "no", NULL };
 static const char *const gpu_words[] = { "auto", "no", NULL };
 static const char *const ipc_words[] = { "auto", "yes", "no", NULL };
+static const char *const order_words[] = { "auto", "events", "host", NULL };
 static const char *const log_words[] = { "error", "warning", "notice", "info", "debug", NULL };
 
 #define FIELD(f) .offset = offsetof(struct config, f), .rule.size = sizeof(((struct config *)NULL)->f)
@@ -96,6 +97,9 @@ static const struct config_key keys[] = {
                 .preset = "auto",
                 .help = "Whether legacy CUDA handles are taken, which anybody who has seen one can use; auto "
                         "does where tuttid serves one user." },
+        { "gpu.order", FIELD(gpu_order), .rule.type = VALUE_WORD, .rule.words = order_words, .preset = "auto",
+                .help = "The best order of streams that clients are offered; auto is the best that the GPUs "
+                        "can." },
         { "gpu.signal-timeout", FIELD(signal_timeout_ns), .rule.type = VALUE_DURATION, .rule.min = 1000000,
                 .rule.max = 24 * HOUR, .preset = "60 s",
                 .help = "How long a collective that all have submitted waits for a client's stream." },

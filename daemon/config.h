@@ -23,6 +23,8 @@
 /* Whether GPUs are looked for; whether legacy handles are taken: auto, where one user alone is served. */
 enum gpu_enabled { GPU_AUTO, GPU_NO };
 enum gpu_ipc { GPU_IPC_AUTO, GPU_IPC_YES, GPU_IPC_NO };
+/* The best order of streams that clients are offered. */
+enum gpu_order { GPU_ORDER_AUTO, GPU_ORDER_EVENTS, GPU_ORDER_HOST };
 
 /* Whether tuttid confines itself, once it has started. */
 enum confine { CONFINE_YES, CONFINE_NO };
@@ -58,6 +60,7 @@ struct config {
         enum confine confine;
         enum gpu_enabled gpu_enabled;
         enum gpu_ipc gpu_ipc;
+        enum gpu_order gpu_order;
         char gpu_worker[CONFIG_PATH_BYTES]; /* "": tuttid-gpu, beside tuttid or in libexecdir */
         uint64_t signal_timeout_ns;
 };

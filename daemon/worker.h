@@ -59,6 +59,9 @@ void workers_forget(struct workers *w, struct memory *m);
 /* Whether this chore goes here, before or instead of to the engine. */
 bool workers_want(const struct chore *c);
 
+/* A task that stays there, and whose done events (PATH_EVENTS) have been recorded; NULL: no more. Told once.
+ */
+struct task *workers_take_launched_task(struct workers *w);
 struct task *workers_take_done_task(struct workers *w);
 struct chore *workers_take_done_chore(struct workers *w);
 /* Tasks and chores not yet taken back. */

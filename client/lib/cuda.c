@@ -43,6 +43,10 @@
         X(cuMemcpyHtoD)                                                                                      \
         X(cuStreamSynchronize)                                                                               \
         X(cuStreamGetCtx)                                                                                    \
+        X(cuStreamWaitEvent)                                                                                 \
+        X(cuEventRecord)                                                                                     \
+        X(cuEventDestroy)                                                                                    \
+        X(cuIpcOpenEventHandle)                                                                              \
         X(cuStreamWriteValue64)                                                                              \
         X(cuStreamWaitValue64)
 
@@ -436,4 +440,40 @@ enum status driver_set_word(const struct driver_word *w, struct error *err) {
 enum status driver_await_word(const struct driver_word *w, struct error *err) {
         return WITHIN(context_of(w->context, w->stream), err, cuStreamWaitValue64, w->stream, w->address,
                 w->value, CU_STREAM_WAIT_VALUE_GEQ);
+}
+
+/* --- events --- */
+
+enum status driver_event_open(
+        void *context, const uint8_t handle[DRIVER_HANDLE_BYTES], void **ret, struct error *err) {
+        CUipcEventHandle h;
+        CUevent event = NULL;
+        _Static_assert(sizeof(h) == DRIVER_HANDLE_BYTES, "a handle is of the wire's size");
+        memcpy(&h, handle, sizeof(h));
+        enum status status = WITHIN(context, err, cuIpcOpenEventHandle, &event, h);
+        if (status == STATUS_OK)
+                *ret = event;
+        else
+                err->status = status = STATUS_UNSUPPORTED;
+        return status;
+}
+
+void driver_event_close(void *context, void *event) {
+        struct error ignored;
+        if (!event || !is_usable() || enter(context, &ignored) != STATUS_OK)
+                return;
+        (void)!driver.cuEventDestroy(event);
+        leave(context);
+}
+
+enum status driver_event_record(const struct driver_event *e, struct error *err) {
+        return WITHIN(e->context, err, cuEventRecord, e->event, e->stream);
+}
+
+enum status driver_event_await(const struct driver_event *e, struct error *err) {
+        return WITHIN(e->context, err, cuStreamWaitEvent, e->stream, e->event, 0);
+}
+
+bool driver_is_stream_of(void *wanted, void *context, void *stream) {
+        return context_of(context, stream) == wanted;
 }

@@ -33,6 +33,7 @@ struct tutti_work *work_new(struct tutti *t) {
         call_init(&w->call, CALL_WORK);
         w->is_detached = w->is_seen = false;
         w->n_uses = 0;
+        w->order = (struct order_use){ 0 };
         w->staging.copied_bytes = w->copies.copied_bytes = 0;
         return w;
 }

@@ -8,6 +8,7 @@
 
 #include "lib/connection.h"
 #include "lib/device.h"
+#include "lib/order.h"
 #include "lib/staging.h"
 
 struct tutti_work {
@@ -23,6 +24,7 @@ struct tutti_work {
         struct tutti_object *object; /* where its result goes; NULL: to buffers. Kept until it is freed */
         uint64_t *checksums;         /* of inputs, by entry, where they are checked */
         uint32_t checksums_capacity;
+        struct order_use order;      /* its stream; until it is sent, of who sends it */
         struct staging staging;      /* until it is sent, of who sends it; then under `landing` */
         struct device_copies copies; /* likewise, of staged device memory */
         pthread_mutex_t landing;     /* plain outputs come home once. Before `lock` */

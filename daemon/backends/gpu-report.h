@@ -21,6 +21,7 @@ struct gpu_device {
         uint32_t peers[2];             /* bit k % 32 of peers[k / 32]: it reads and writes GPU:k's memory */
         bool has_timeline;             /* its streams wait for values in memory, and write them */
         bool has_library;              /* NCCL is there for it */
+        bool has_events;               /* it has events between processes */
 };
 
 /* Something is less than it could be (P15). */

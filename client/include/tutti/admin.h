@@ -75,7 +75,8 @@ struct tutti_row_device {
         int failing;
         /* Of a GPU, else "": its UUID, and which kinds of memory it takes, best first ("vmm-made vmm-fd"). */
         const char *uuid, *paths;
-        int has_timeline; /* of a GPU: streams wait for each other on the devices */
+        int has_timeline;  /* of a GPU: streams wait for each other on the devices */
+        const char *order; /* of a GPU, else "": the best order of streams: "timeline", "events", "host" */
 };
 
 struct tutti_row_group {
