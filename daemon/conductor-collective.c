@@ -206,11 +206,14 @@ static void conductor_refuse_sealed(struct conductor *c, struct meeting *m, enum
         conductor_finish(c, m);
 }
 
+_Static_assert(LIBRARY_FROM_AUTO == LIBRARY_AUTO, "what the configuration leaves to the planner");
+
 /* As the configuration has them now: it may be read again at any time. */
 void conductor_set_rules(const struct conductor *c, struct planner *planner) {
         const struct config *config = c->house.config;
         planner_set_rules(planner, &(struct plan_rules){ .algorithm = config->plan_algorithm,
-                                           .library_from_bytes = config->plan_library_from_bytes });
+                                           .library_from_bytes = config->plan_library_from_bytes,
+                                           .tuning = &config->tuning });
 }
 
 static enum status refuse_memory(struct conductor *c) {

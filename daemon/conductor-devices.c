@@ -112,7 +112,8 @@ static bool reaches(const struct gpu_device *d, uint32_t k) {
 
 /* Of the devices that serve; while tuttid-gpu is started anew, of those that did: the same is most likely
  * found again, and what waits keeps its numbers. */
-static void describe_topology(const struct workers *w, struct topology *ret) {
+void conductor_describe_topology(const struct conductor *c, struct topology *ret) {
+        const struct workers *w = c->house.workers;
         bool is_known = workers_why_off(w)[0] == '\0';
         ret->n_devices = 0;
         ret->has_library = workers_n_devices(w) > 0;
@@ -145,7 +146,7 @@ void conductor_locate(
         }
         if (ret->device < DEVICE_GPU && ret->signature->options.place < DEVICE_GPU)
                 return;
-        describe_topology(c->house.workers, &homes->topology);
+        conductor_describe_topology(c, &homes->topology);
         ret->homes = homes->of;
         ret->topology = &homes->topology;
 }

@@ -29,6 +29,8 @@ struct made_up {
         uint32_t world_size;
         uint32_t ranks[MAX_WORLD];
         double weights[MAX_WORLD];
+        uint32_t homes[MAX_WORLD];
+        struct topology topology; /* where there are homes */
         const struct entry *pointers[MAX_WORLD];
         struct entry entries[]; /* [world_size * n_entries] */
 };
@@ -89,15 +91,32 @@ static enum status refuse_memory(struct error *err) {
         return error_set(err, STATUS_NO_MEMORY, FIELD_UNSPECIFIED, "tuttid is short of memory");
 }
 
+/* Replicas' values in turn on the first GPUs that serve. */
+static enum status place_on_gpus(
+        const struct conductor *c, struct made_up *m, uint32_t n_gpus, struct error *err) {
+        conductor_describe_topology(c, &m->topology);
+        if (n_gpus > m->topology.n_devices)
+                return error_set(err, STATUS_INVALID, FIELD_OPTIONS,
+                        "a plan is asked for on %u GPUs, and %u of this tuttid's serve", n_gpus,
+                        m->topology.n_devices);
+        for (uint32_t i = 0; i < m->world_size; i++)
+                m->homes[i] = m->topology.devices[i % n_gpus];
+        return STATUS_OK;
+}
+
 static enum status plan_made_up(
         const struct conductor *c, const struct made_up *m, struct plan *plan, struct error *err) {
+        const bool is_on_gpus = m->topology.n_devices > 0;
         const struct problem problem = { .signature = &m->signature,
                 .n_ranks = m->world_size,
                 .ranks = m->ranks,
                 .entries = m->pointers,
                 .weights = m->weights,
                 .divisor = m->world_size,
-                .n_devices = engine_n_devices(c->house.engine) };
+                .n_devices = engine_n_devices(c->house.engine),
+                .device = is_on_gpus ? m->homes[0] : 0,
+                .homes = is_on_gpus ? m->homes : NULL,
+                .topology = is_on_gpus ? &m->topology : NULL };
         struct planner *planner;
         enum status status = signature_check(&m->signature, m->pointers[0], 0, m->world_size, err);
         if (status != STATUS_OK)
@@ -140,7 +159,11 @@ enum status plan_text_make(
         CLEANUP_FREE struct made_up *m = make_up(ask);
         struct plan plan;
         plan_init(&plan);
-        status = m ? plan_made_up(c, m, &plan, err) : refuse_memory(err);
+        status = m ? STATUS_OK : refuse_memory(err);
+        if (status == STATUS_OK && ask->n_gpus)
+                status = place_on_gpus(c, m, ask->n_gpus, err);
+        if (status == STATUS_OK)
+                status = plan_made_up(c, m, &plan, err);
         *ret = status == STATUS_OK ? print_plan(&plan) : NULL;
         plan_deinit(&plan);
         return status == STATUS_OK && !*ret ? refuse_memory(err) : status;

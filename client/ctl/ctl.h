@@ -40,7 +40,7 @@ struct command {
 
 extern const struct command command_run, command_status, command_groups, command_health, command_stats,
         command_dump, command_quota, command_trace, command_doctor, command_replicas, command_buffers,
-        command_top, command_plan;
+        command_top, command_plan, command_diag;
 
 void command_print_help(const struct command *self, FILE *out);
 /* "tuttictl NAME: what is wrong" and the usage, on stderr. Returns CTL_USAGE. */

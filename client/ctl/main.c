@@ -49,6 +49,7 @@ static const struct command *const commands[] = {
         &command_doctor,
         &command_quota,
         &command_plan,
+        &command_diag,
         &command_completion,
         &command_version,
         &command_help,

@@ -9,6 +9,7 @@
 
 #define MAX_VALUES   256
 #define MAX_REPLICAS 1024
+#define MAX_GPUS     64
 
 struct plan_ask {
         const struct command *command;
@@ -31,7 +32,8 @@ enum {
         OPTION_BYTES,
         OPTION_SMALL_BYTES,
         OPTION_SMALL_GROUP,
-        OPTION_REPRODUCIBLE
+        OPTION_REPRODUCIBLE,
+        OPTION_GPUS
 };
 
 static const struct option long_options[] = {
@@ -47,6 +49,7 @@ static const struct option long_options[] = {
         { "small-bytes", required_argument, NULL, OPTION_SMALL_BYTES },
         { "small-group", required_argument, NULL, OPTION_SMALL_GROUP },
         { "reproducible", no_argument, NULL, OPTION_REPRODUCIBLE },
+        { "gpus", required_argument, NULL, OPTION_GPUS },
         { NULL, 0, NULL, 0 },
 };
 
@@ -134,6 +137,11 @@ static bool read_option(struct plan_ask *a, int c) {
         case OPTION_DEVICE: a->options.device = optarg; return true;
         case OPTION_IMPLEMENTATION: return read_implementation(optarg, &a->options.implementation);
         case OPTION_REPRODUCIBLE: a->options.reproducible = 1; return true;
+        case OPTION_GPUS:
+                if (!read_number(optarg, MAX_GPUS, &n) || n == 0)
+                        return false;
+                a->question.n_gpus = (uint32_t)n;
+                return true;
         case 'n':
                 if (!read_number(optarg, MAX_REPLICAS, &n) || n == 0)
                         return false;
@@ -256,13 +264,15 @@ const struct command command_plan = {
         .name = "plan",
         .usage = "plan [-n N] [--op OP] [--broadcast] [--algorithm one_device|hierarchical_copy|library] "
                  "[--device DEVICE] [--implementation auto|ring|nccl] [--reproducible] [--num-packs N] "
-                 "[--bytes-per-pack BYTES] [--small-bytes BYTES] [--small-group N] [--json] [--socket PATH] "
+                 "[--bytes-per-pack BYTES] [--small-bytes BYTES] [--small-group N] [--gpus N] [--json] "
+                 "[--socket PATH] "
                  "DTYPE[SHAPE]...",
         .summary = "how a collective of N (4) replicas would be carried out, and why so; nothing is run",
         .help = "  tuttictl plan -n 8 --op MEAN 'f32[1024,10]' f16\n"
                 "\n"
                 "--small-bytes and --small-group are TensorFlow's agg_small_grads_max_bytes and _group.\n"
-                "It is a reduction in host memory; of several values a batch. What tuttid would refuse\n"
+                "It is a reduction in host memory, or with --gpus on the first N GPUs; of several values a "
+                "batch. What tuttid would refuse\n"
                 "is refused: exit code 1. docs/algorithms.md explains what is printed.\n",
         .main = plan_main,
 };

@@ -100,6 +100,11 @@ enum status driver_await_word(const struct driver_word *w, struct error *err) {
         return refuse_all(err);
 }
 
+enum status driver_use(const char *uuid, struct error *err) {
+        (void)uuid;
+        return refuse_all(err);
+}
+
 enum status driver_event_open(
         void *context, const uint8_t handle[DRIVER_HANDLE_BYTES], void **ret, struct error *err) {
         (void)context;

@@ -22,6 +22,9 @@
         X(cuCtxSynchronize)                                                                                  \
         X(cuCtxGetDevice)                                                                                    \
         X(cuDeviceGet)                                                                                       \
+        X(cuDeviceGetCount)                                                                                  \
+        X(cuDevicePrimaryCtxRetain)                                                                          \
+        X(cuCtxSetCurrent)                                                                                   \
         X(cuDeviceGetUuid)                                                                                   \
         X(cuDeviceGetAttribute)                                                                              \
         X(cuPointerGetAttribute)                                                                             \
@@ -206,6 +209,28 @@ enum status driver_here(struct driver_place *ret, struct error *err) {
                 return status;
         ret->context = context;
         return describe_device(device, ret, err);
+}
+
+enum status driver_use(const char *uuid, struct error *err) {
+        int n = 0;
+        CUcontext context = NULL;
+        enum status status = driver_begin(err);
+        if (status == STATUS_OK)
+                status = TRY(err, cuDeviceGetCount, &n);
+        for (int i = 0; status == STATUS_OK && i < n; i++) {
+                struct driver_place place;
+                CUdevice device;
+                status = TRY(err, cuDeviceGet, &device, i);
+                if (status == STATUS_OK)
+                        status = describe_device(device, &place, err);
+                if (status != STATUS_OK || strcmp(place.uuid, uuid) != 0)
+                        continue;
+                status = TRY(err, cuDevicePrimaryCtxRetain, &context, device);
+                return status == STATUS_OK ? TRY(err, cuCtxSetCurrent, context) : status;
+        }
+        return status != STATUS_OK
+                       ? status
+                       : refuse(err, STATUS_NOT_FOUND, FIELD_BUFFER, "this process sees no device %s", uuid);
 }
 
 /* Makes `context` current; NULL leaves the thread's own. */

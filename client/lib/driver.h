@@ -29,6 +29,9 @@ struct driver_place {
 /* Where the calling thread is. INVALID: no context is current. */
 enum status driver_here(struct driver_place *ret, struct error *err) MUST_USE;
 
+/* Makes the primary context of this device current, which it stays. NOT_FOUND. */
+enum status driver_use(const char *uuid, struct error *err) MUST_USE;
+
 /* An allocation, seen from a pointer into it. */
 struct driver_memory {
         struct driver_place place;

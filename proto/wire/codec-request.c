@@ -425,7 +425,8 @@ static int query_in(const Tutti__V1__Query *m, struct arena *arena, struct msg_q
                 .has_user = m->has_user,
                 .user = m->user,
                 .has_shape = m->shape != NULL,
-                .world_size = m->world_size };
+                .world_size = m->world_size,
+                .n_gpus = m->n_gpus };
         return m->shape ? submit_in(m->shape, arena, &ret->shape) : 0;
 }
 
@@ -433,7 +434,6 @@ struct query_box {
         Tutti__V1__Query message;
         struct submit_box shape;
 };
-
 static bool query_out(const struct msg_query *q, struct arena *scratch, struct query_box *box) {
         Tutti__V1__Query *m = &box->message;
         tutti__v1__query__init(m);
@@ -443,6 +443,7 @@ static bool query_out(const struct msg_query *q, struct arena *scratch, struct q
         m->has_user = q->has_user;
         m->user = q->user;
         m->world_size = q->world_size;
+        m->n_gpus = q->n_gpus;
         m->shape = q->has_shape ? &box->shape.message : NULL;
         return !q->has_shape || submit_out(&q->shape, scratch, &box->shape);
 }

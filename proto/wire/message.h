@@ -194,7 +194,7 @@ struct msg_query {
         uint32_t user;
         bool has_shape; /* WHAT_PLAN */
         struct msg_submit shape;
-        uint32_t world_size;
+        uint32_t world_size, n_gpus;
 };
 
 struct request {

@@ -10,7 +10,7 @@
 #include "unit.h"
 
 static const char *const commands[] = { "run", "status", "top", "groups", "replicas", "buffers", "health",
-        "stats", "dump", "trace", "doctor", "quota", "plan", "completion", "version", "help" };
+        "stats", "dump", "trace", "doctor", "quota", "plan", "diag", "completion", "version", "help" };
 
 #define N_COMMANDS (sizeof(commands) / sizeof(*commands))
 

@@ -235,6 +235,7 @@ struct tutti_plan_question {
                 *values; /* [n_values]: dtype and shape count, as input and as output of all */
         uint32_t n_values;
         const struct tutti_options *options; /* may be NULL */
+        uint32_t n_gpus; /* values are on the first so many GPUs that serve, in turn; 0: on the host */
 };
 
 #define TUTTI_PLAN_QUESTION(...)                                                                             \
@@ -249,6 +250,11 @@ TUTTI_API enum tutti_status tutti_admin_plan(
  * ask about others: everybody else gets PERMISSION. Not while another thread asks. OK, INVALID. */
 TUTTI_API enum tutti_status tutti_admin_set_user(struct tutti *t, uint32_t uid);
 TUTTI_API void tutti_answer_free(struct tutti_answer *a);
+
+/* Makes the primary context of the GPU with this UUID current in this thread, for as long as the process
+ * lives, so that a program which computes nothing itself can have device memory. UNSUPPORTED: no driver here;
+ * NOT_FOUND: this process does not see the GPU. */
+TUTTI_API enum tutti_status tutti_admin_use_gpu(const char *uuid);
 
 /* The socket path that tutti_open(NULL) would use, into `buf`; OK, LIMIT, NO_DAEMON (none exists; buf holds
  * the places looked at). */
