@@ -112,8 +112,7 @@ static bool reaches(const struct gpu_device *d, uint32_t k) {
 
 /* Of the devices that serve; while tuttid-gpu is started anew, of those that did: the same is most likely
  * found again, and what waits keeps its numbers. */
-void conductor_describe_topology(const struct conductor *c, struct topology *ret) {
-        const struct workers *w = c->house.workers;
+static void describe_topology(const struct workers *w, struct topology *ret) {
         bool is_known = workers_why_off(w)[0] == '\0';
         ret->n_devices = 0;
         ret->has_library = workers_n_devices(w) > 0;
@@ -133,6 +132,14 @@ void conductor_describe_topology(const struct conductor *c, struct topology *ret
                                                    : LINK_NONE;
 }
 
+void conductor_reach(const struct conductor *c, struct homes *homes, struct problem *ret) {
+        if (ret->device < DEVICE_GPU && ret->signature->options.place < DEVICE_GPU)
+                return;
+        describe_topology(c->house.workers, &homes->topology);
+        ret->homes = homes->of;
+        ret->topology = &homes->topology;
+}
+
 void conductor_locate(
         const struct conductor *c, const struct meeting *m, struct homes *homes, struct problem *ret) {
         uint32_t n = 0;
@@ -144,11 +151,7 @@ void conductor_locate(
                 ret->is_mixed |= half->device >= DEVICE_GPU && half->has_host_values;
                 ret->is_spread |= half->is_spread;
         }
-        if (ret->device < DEVICE_GPU && ret->signature->options.place < DEVICE_GPU)
-                return;
-        conductor_describe_topology(c, &homes->topology);
-        ret->homes = homes->of;
-        ret->topology = &homes->topology;
+        conductor_reach(c, homes, ret);
 }
 
 /* --- runs --- */

@@ -146,6 +146,8 @@ enum status conductor_explain_failure(struct conductor *c, const struct meeting 
  */
 void conductor_locate(
         const struct conductor *c, const struct meeting *m, struct homes *homes, struct problem *ret);
+/* The same where homes->of is filled in, and ret->device is the first GPU among them. */
+void conductor_reach(const struct conductor *c, struct homes *homes, struct problem *ret);
 /* Which order of streams can be had just now. */
 void conductor_offer_signals(struct conductor *c);
 
@@ -154,8 +156,6 @@ void conductor_offer_signals(struct conductor *c);
 void conductor_open_signals(struct conductor *c, struct session *s, const struct request *r);
 /* A chore of a page has ended. */
 void conductor_signals_done(struct conductor *c, struct chore *chore);
-/* The GPUs that serve, and their links. */
-void conductor_describe_topology(const struct conductor *c, struct topology *ret);
 /* Whose stream may wait for the result now is told so. */
 void conductor_launched(struct conductor *c, const struct task *t);
 /* Every entry is leased: where the half brings a signal, keeps the page for it. */

@@ -29,8 +29,6 @@ struct made_up {
         uint32_t world_size;
         uint32_t ranks[MAX_WORLD];
         double weights[MAX_WORLD];
-        uint32_t homes[MAX_WORLD];
-        struct topology topology; /* where there are homes */
         const struct entry *pointers[MAX_WORLD];
         struct entry entries[]; /* [world_size * n_entries] */
 };
@@ -91,34 +89,67 @@ static enum status refuse_memory(struct error *err) {
         return error_set(err, STATUS_NO_MEMORY, FIELD_UNSPECIFIED, "tuttid is short of memory");
 }
 
-/* Replicas' values in turn on the first GPUs that serve. */
-static enum status place_on_gpus(
-        const struct conductor *c, struct made_up *m, uint32_t n_gpus, struct error *err) {
-        conductor_describe_topology(c, &m->topology);
-        if (n_gpus > m->topology.n_devices)
-                return error_set(err, STATUS_INVALID, FIELD_OPTIONS,
-                        "a plan is asked for on %u GPUs, and %u of this tuttid's serve", n_gpus,
-                        m->topology.n_devices);
-        for (uint32_t i = 0; i < m->world_size; i++)
-                m->homes[i] = m->topology.devices[i % n_gpus];
+/* --- where the values are --- */
+
+static enum status refuse_device(const struct conductor *c, const char *name, struct error *err) {
+        uint32_t k = workers_find(c->house.workers, name);
+        const char *why = workers_why_off(c->house.workers);
+        if (!why[0] && k != DEVICE_UNKNOWN)
+                why = workers_device(c->house.workers, k - DEVICE_GPU)->why;
+        return error_set(err, STATUS_NOT_FOUND, FIELD_UNSPECIFIED, "there is no device %.48s%s%.120s", name,
+                why[0] ? ": " : "", why);
+}
+
+static bool find_device(const struct conductor *c, const char *name, uint32_t *ret) {
+        *ret = device_parse(name);
+        if (*ret < DEVICE_GPU)
+                return *ret < engine_n_devices(c->house.engine);
+        *ret = workers_find(c->house.workers, name);
+        return *ret != DEVICE_UNKNOWN && workers_why_off(c->house.workers)[0] == '\0' &&
+               workers_device(c->house.workers, *ret - DEVICE_GPU)->why[0] == '\0';
+}
+
+/* The names of `list` in turn, over all replicas. */
+static enum status find_homes(const struct conductor *c, const char *list, uint32_t n_ranks,
+        struct homes *homes, struct error *err) {
+        uint32_t n = 0;
+        while (*list && n < n_ranks) {
+                char name[GPU_UUID_BYTES];
+                size_t n_chars = strcspn(list, ",");
+                snprintf(name, sizeof(name), "%.*s", n_chars < sizeof(name) ? (int)n_chars : 0, list);
+                if (!find_device(c, name, &homes->of[n++]))
+                        return refuse_device(c, name, err);
+                list += n_chars + (list[n_chars] == ',');
+        }
+        for (uint32_t rank = n; n && rank < n_ranks; rank++)
+                homes->of[rank] = homes->of[rank - n];
         return STATUS_OK;
 }
 
-static enum status plan_made_up(
-        const struct conductor *c, const struct made_up *m, struct plan *plan, struct error *err) {
-        const bool is_on_gpus = m->topology.n_devices > 0;
-        const struct problem problem = { .signature = &m->signature,
+static enum status place_made_up(const struct conductor *c, const struct msg_query *ask, struct homes *homes,
+        struct problem *problem, struct error *err) {
+        enum status status = find_homes(c, ask->devices, problem->n_ranks, homes, err);
+        for (uint32_t i = 0; i < problem->n_ranks && problem->device == 0; i++)
+                problem->device = homes->of[i];
+        if (status == STATUS_OK)
+                conductor_reach(c, homes, problem);
+        return status;
+}
+
+static enum status plan_made_up(const struct conductor *c, const struct msg_query *ask,
+        const struct made_up *m, struct plan *plan, struct error *err) {
+        struct homes homes = { .of = { 0 } };
+        struct problem problem = { .signature = &m->signature,
                 .n_ranks = m->world_size,
                 .ranks = m->ranks,
                 .entries = m->pointers,
                 .weights = m->weights,
                 .divisor = m->world_size,
-                .n_devices = engine_n_devices(c->house.engine),
-                .device = is_on_gpus ? m->homes[0] : 0,
-                .homes = is_on_gpus ? m->homes : NULL,
-                .topology = is_on_gpus ? &m->topology : NULL };
+                .n_devices = engine_n_devices(c->house.engine) };
         struct planner *planner;
         enum status status = signature_check(&m->signature, m->pointers[0], 0, m->world_size, err);
+        if (status == STATUS_OK)
+                status = place_made_up(c, ask, &homes, &problem, err);
         if (status != STATUS_OK)
                 return status;
         if (planner_new(&planner, problem.n_devices, c->house.config->chunk_bytes) < 0)
@@ -159,11 +190,7 @@ enum status plan_text_make(
         CLEANUP_FREE struct made_up *m = make_up(ask);
         struct plan plan;
         plan_init(&plan);
-        status = m ? STATUS_OK : refuse_memory(err);
-        if (status == STATUS_OK && ask->n_gpus)
-                status = place_on_gpus(c, m, ask->n_gpus, err);
-        if (status == STATUS_OK)
-                status = plan_made_up(c, m, &plan, err);
+        status = m ? plan_made_up(c, ask, m, &plan, err) : refuse_memory(err);
         *ret = status == STATUS_OK ? print_plan(&plan) : NULL;
         plan_deinit(&plan);
         return status == STATUS_OK && !*ret ? refuse_memory(err) : status;

@@ -201,13 +201,15 @@ static enum tutti_status look(struct tutti *t, struct gpus *ret) {
 }
 
 /* Whether tuttid has a library at all; otherwise why not. */
-static bool has_library(struct tutti *t, char *why, size_t size) {
+static bool has_library(struct tutti *t, const struct gpus *gpus, char *why, size_t size) {
+        char devices[2 * sizeof(gpus->uuids[0])];
         const struct tutti_value value = TUTTI_VALUE(.dtype = TUTTI_F32, .n_dims = 1, .shape = { 1024 });
         const struct tutti_options options = TUTTI_OPTIONS(.algorithm = way_names[LIBRARY]);
         struct tutti_answer *a;
+        snprintf(devices, sizeof(devices), "%s,%s", gpus->uuids[0], gpus->uuids[1]);
         enum tutti_status status = tutti_admin_plan(t,
                 &TUTTI_PLAN_QUESTION(.kind = TUTTI_KIND_REDUCE, .op = TUTTI_SUM, .world_size = 2,
-                        .values = &value, .n_values = 1, .options = &options, .n_gpus = 2),
+                        .values = &value, .n_values = 1, .options = &options, .devices = devices),
                 &a);
         if (status == TUTTI_OK)
                 tutti_answer_free(a);
@@ -236,7 +238,7 @@ static int find_out(const struct diag_tune_ask *ask, struct gpus *ret, char why[
                         "pass "
                         "at any size",
                         ret->n);
-        else if (!has_library(t, reason, sizeof(reason)))
+        else if (!has_library(t, ret, reason, sizeof(reason)))
                 snprintf(why, 512, "nothing to tune: %s", reason);
         tutti_close(t);
         return status == TUTTI_OK ? CTL_WELL : CTL_WARNING;

@@ -9,7 +9,6 @@
 
 #define MAX_VALUES   256
 #define MAX_REPLICAS 1024
-#define MAX_GPUS     64
 
 struct plan_ask {
         const struct command *command;
@@ -27,13 +26,13 @@ enum {
         OPTION_KIND,
         OPTION_ALGORITHM,
         OPTION_DEVICE,
+        OPTION_ON,
         OPTION_IMPLEMENTATION,
         OPTION_NUM_PACKS,
         OPTION_BYTES,
         OPTION_SMALL_BYTES,
         OPTION_SMALL_GROUP,
-        OPTION_REPRODUCIBLE,
-        OPTION_GPUS
+        OPTION_REPRODUCIBLE
 };
 
 static const struct option long_options[] = {
@@ -43,13 +42,13 @@ static const struct option long_options[] = {
         { "broadcast", no_argument, NULL, OPTION_KIND },
         { "algorithm", required_argument, NULL, OPTION_ALGORITHM },
         { "device", required_argument, NULL, OPTION_DEVICE },
+        { "on", required_argument, NULL, OPTION_ON },
         { "implementation", required_argument, NULL, OPTION_IMPLEMENTATION },
         { "num-packs", required_argument, NULL, OPTION_NUM_PACKS },
         { "bytes-per-pack", required_argument, NULL, OPTION_BYTES },
         { "small-bytes", required_argument, NULL, OPTION_SMALL_BYTES },
         { "small-group", required_argument, NULL, OPTION_SMALL_GROUP },
         { "reproducible", no_argument, NULL, OPTION_REPRODUCIBLE },
-        { "gpus", required_argument, NULL, OPTION_GPUS },
         { NULL, 0, NULL, 0 },
 };
 
@@ -135,13 +134,9 @@ static bool read_option(struct plan_ask *a, int c) {
         case OPTION_KIND: a->question.kind = TUTTI_KIND_BROADCAST; return true;
         case OPTION_ALGORITHM: a->options.algorithm = optarg; return true;
         case OPTION_DEVICE: a->options.device = optarg; return true;
+        case OPTION_ON: a->question.devices = optarg; return true;
         case OPTION_IMPLEMENTATION: return read_implementation(optarg, &a->options.implementation);
         case OPTION_REPRODUCIBLE: a->options.reproducible = 1; return true;
-        case OPTION_GPUS:
-                if (!read_number(optarg, MAX_GPUS, &n) || n == 0)
-                        return false;
-                a->question.n_gpus = (uint32_t)n;
-                return true;
         case 'n':
                 if (!read_number(optarg, MAX_REPLICAS, &n) || n == 0)
                         return false;
@@ -263,16 +258,19 @@ static int plan_main(const struct command *self, int argc, char **argv) {
 const struct command command_plan = {
         .name = "plan",
         .usage = "plan [-n N] [--op OP] [--broadcast] [--algorithm one_device|hierarchical_copy|library] "
-                 "[--device DEVICE] [--implementation auto|ring|nccl] [--reproducible] [--num-packs N] "
-                 "[--bytes-per-pack BYTES] [--small-bytes BYTES] [--small-group N] [--gpus N] [--json] "
-                 "[--socket PATH] "
+                 "[--on DEVICE,...] [--device DEVICE] [--implementation auto|ring|nccl] [--reproducible] "
+                 "[--num-packs N] "
+                 "[--bytes-per-pack BYTES] [--small-bytes BYTES] [--small-group N] [--json] [--socket PATH] "
                  "DTYPE[SHAPE]...",
         .summary = "how a collective of N (4) replicas would be carried out, and why so; nothing is run",
         .help = "  tuttictl plan -n 8 --op MEAN 'f32[1024,10]' f16\n"
                 "\n"
                 "--small-bytes and --small-group are TensorFlow's agg_small_grads_max_bytes and _group.\n"
-                "It is a reduction in host memory, or with --gpus on the first N GPUs; of several values a "
-                "batch. What tuttid would refuse\n"
-                "is refused: exit code 1. docs/algorithms.md explains what is printed.\n",
+                "It is a reduction; of several values a batch. Values are in host memory, or --on devices, "
+                "of\n"
+                "which the replicas have one each, in turn:\n"
+                "  tuttictl plan --on GPU:0,GPU:1 'f32[1000000]'\n"
+                "What tuttid would refuse is refused: exit code 1. docs/algorithms.md explains what is "
+                "printed.\n",
         .main = plan_main,
 };

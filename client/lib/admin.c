@@ -59,6 +59,7 @@ enum tutti_status tutti_admin_ask(struct tutti *t, enum tutti_admin_what what, c
 /* --- plans --- */
 
 #define MAX_QUESTION_VALUES 256
+#define MAX_DEVICES_CHARS   1024 /* of the wire's strings */
 
 static enum status take_values(
         const struct tutti_plan_question *q, struct entry *entries, struct error *err) {
@@ -92,6 +93,9 @@ enum tutti_status tutti_admin_plan(
         if (checked != TUTTI_OK)
                 return checked;
         enum status status = options_take(q.options, &options, &err);
+        if (status == STATUS_OK && q.devices && strlen(q.devices) > MAX_DEVICES_CHARS)
+                status = refuse(&err, STATUS_LIMIT, FIELD_SIZE,
+                        "the names of the devices have more than %d bytes", MAX_DEVICES_CHARS);
         if (status == STATUS_OK)
                 status = take_values(&q, entries, &err);
         if (status != STATUS_OK)
@@ -101,7 +105,7 @@ enum tutti_status tutti_admin_plan(
                 .group = "",
                 .has_shape = true,
                 .world_size = q.world_size,
-                .n_gpus = q.n_gpus,
+                .devices = q.devices ? q.devices : "",
                 .shape = { .signature = { .kind = (enum kind)q.kind,
                                    .op = (enum op)q.op,
                                    .root = q.root,

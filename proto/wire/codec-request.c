@@ -426,7 +426,7 @@ static int query_in(const Tutti__V1__Query *m, struct arena *arena, struct msg_q
                 .user = m->user,
                 .has_shape = m->shape != NULL,
                 .world_size = m->world_size,
-                .n_gpus = m->n_gpus };
+                .devices = string_in(m->devices) };
         return m->shape ? submit_in(m->shape, arena, &ret->shape) : 0;
 }
 
@@ -443,7 +443,7 @@ static bool query_out(const struct msg_query *q, struct arena *scratch, struct q
         m->has_user = q->has_user;
         m->user = q->user;
         m->world_size = q->world_size;
-        m->n_gpus = q->n_gpus;
+        m->devices = string_out(q->devices);
         m->shape = q->has_shape ? &box->shape.message : NULL;
         return !q->has_shape || submit_out(&q->shape, scratch, &box->shape);
 }

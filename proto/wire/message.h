@@ -194,7 +194,8 @@ struct msg_query {
         uint32_t user;
         bool has_shape; /* WHAT_PLAN */
         struct msg_submit shape;
-        uint32_t world_size, n_gpus;
+        uint32_t world_size;
+        const char *devices; /* with commas between them; "": the host */
 };
 
 struct request {

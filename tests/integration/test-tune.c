@@ -57,12 +57,15 @@ static void tune(struct host *h, struct program *p) {
 }
 
 /* Which algorithm the plan of two replicas on so many GPUs begins with; while they are tested, again. */
-static bool is_planned(struct host *h, const char *n_gpus, const char *value, const char *algorithm) {
+static bool is_planned(struct host *h, unsigned int n_gpus, const char *value, const char *algorithm) {
+        static const char all[] = "GPU:0,GPU:1,GPU:2,GPU:3";
+        char gpus[sizeof(all)];
         struct program p;
         bool is;
+        snprintf(gpus, sizeof(gpus), "%.*s", (int)(n_gpus * strlen("GPU:0,") - 1), all);
         for (int i = 0; i < 100; i++) {
                 program_run((const char *const[]){ program_tuttictl(), "plan", "--socket", host_socket(h),
-                                    "-n", "4", "--gpus", n_gpus, value, NULL },
+                                    "-n", "4", "--on", gpus, value, NULL },
                         20, &p);
                 if (p.code == 0)
                         break;
@@ -77,7 +80,7 @@ static bool is_planned(struct host *h, const char *n_gpus, const char *value, co
 
 static bool comes_to_be_planned(struct host *h, const char *value, const char *algorithm) {
         for (int i = 0; i < 100; i++) {
-                if (is_planned(h, "2", value, algorithm))
+                if (is_planned(h, 2, value, algorithm))
                         return true;
                 nanosleep(&(struct timespec){ .tv_nsec = 100000000 }, NULL);
         }
@@ -97,14 +100,14 @@ static bool file_holds(const char *line) {
 START_TEST(what_was_measured_changes_the_plan_when_tuttid_is_reloaded) {
         struct program p;
         struct host *h = start("2", NULL);
-        ck_assert(is_planned(h, "2", N_MIB, "library")); /* as published */
-        ck_assert(is_planned(h, "2", N_KIB, "one_device"));
+        ck_assert(is_planned(h, 2, N_MIB, "library")); /* as published */
+        ck_assert(is_planned(h, 2, N_KIB, "one_device"));
         slow_down("ncclAllReduce");
         tune(h, &p);
         ck_assert_ptr_nonnull(strstr(p.out, "2 GPUs  NCCL was never faster"));
         program_deinit(&p);
         ck_assert(file_holds("\nlibrary-from 2 1125899906842624\n"));
-        ck_assert(is_planned(h, "2", N_MIB, "library")); /* not yet */
+        ck_assert(is_planned(h, 2, N_MIB, "library")); /* not yet */
         ck_assert_int_eq(kill(host_pid(h), SIGHUP), 0);
         ck_assert(comes_to_be_planned(h, N_MIB, "one_device"));
         slow_down("cuLaunchKernel");
@@ -129,7 +132,7 @@ START_TEST(the_json_is_as_the_schema_says) {
         char line[2048];
         struct program p;
         struct host *h = start("2", NULL);
-        ck_assert(is_planned(h, "2", N_KIB, "one_device"));
+        ck_assert(is_planned(h, 2, N_KIB, "one_device"));
         snprintf(line, sizeof(line),
                 "%s diag --tune --json --up-to 8192 --tuning %s --socket %s | python3 "
                 "%s/tests/support/check-schema.py %s/docs/schema/diag-tune.json",
@@ -149,10 +152,10 @@ START_TEST(the_line_of_as_many_GPUs_or_of_fewer_holds) {
         snprintf(file, sizeof(file), "%s/tuning.conf", unit_directory());
         write_file("# tutti tuning 1\nlibrary-from 3 1048576\nlibrary-from 4 4096\n");
         struct host *h = start("4", NULL);
-        ck_assert(is_planned(h, "4", N_KIB, "library"));
-        ck_assert(is_planned(h, "3", N_KIB, "one_device"));
-        ck_assert(is_planned(h, "3", "f32[131072]", "one_device")); /* 512 KiB */
-        ck_assert(is_planned(h, "2", "f32[131072]", "library"));    /* none of fewer: as published */
+        ck_assert(is_planned(h, 4, N_KIB, "library"));
+        ck_assert(is_planned(h, 3, N_KIB, "one_device"));
+        ck_assert(is_planned(h, 3, "f32[131072]", "one_device")); /* 512 KiB */
+        ck_assert(is_planned(h, 2, "f32[131072]", "library"));    /* none of fewer: as published */
         stop(h);
 }
 END_TEST
@@ -161,19 +164,19 @@ START_TEST(who_says_it_in_the_configuration_has_said_it_for_all) {
         snprintf(file, sizeof(file), "%s/tuning.conf", unit_directory());
         write_file("# tutti tuning 1\nlibrary-from 2 0\n");
         struct host *h = start("2", "plan.library-from=1MiB");
-        ck_assert(is_planned(h, "2", N_KIB, "one_device"));
-        ck_assert(is_planned(h, "2", N_MIB, "library"));
+        ck_assert(is_planned(h, 2, N_KIB, "one_device"));
+        ck_assert(is_planned(h, 2, N_MIB, "library"));
         stop(h);
 }
 END_TEST
 
 START_TEST(a_file_with_an_error_changes_nothing) {
         struct host *h = start("2", NULL);
-        ck_assert(is_planned(h, "2", N_MIB, "library"));
+        ck_assert(is_planned(h, 2, N_MIB, "library"));
         write_file("# tutti tuning 1\nlibrary-from 2 lots\n");
         ck_assert_int_eq(kill(host_pid(h), SIGHUP), 0);
         nanosleep(&(struct timespec){ .tv_nsec = 300000000 }, NULL);
-        ck_assert(is_planned(h, "2", N_MIB, "library"));
+        ck_assert(is_planned(h, 2, N_MIB, "library"));
         stop(h);
 }
 END_TEST
@@ -200,7 +203,7 @@ END_TEST
 START_TEST(a_measurement_that_fails_writes_nothing) {
         struct program p;
         struct host *h = start("2", NULL);
-        ck_assert(is_planned(h, "2", N_MIB, "library"));
+        ck_assert(is_planned(h, 2, N_MIB, "library"));
         fakecuda_strike(control,
                 &(struct fakecuda_strike){
                         .fault = FAKECUDA_FAILS, .who = "tuttid-gpu", .call = "ncclAllReduce", .code = 2 });

@@ -113,15 +113,19 @@ START_TEST(abort_busy_and_query) {
         SAME_STR(&r.busy, &back.busy, why);
         SAME(&r.busy, &back.busy, duration_ns);
         r.type = REQUEST_QUERY;
-        r.query = (struct msg_query){
-                .what = WHAT_QUOTA, .job = "dp", .group = "train", .has_user = true, .user = 1000
-        };
+        r.query = (struct msg_query){ .what = WHAT_QUOTA,
+                .job = "dp",
+                .group = "train",
+                .has_user = true,
+                .user = 1000,
+                .devices = "GPU:0,GPU:1" };
         back = pass_request(&r);
         SAME(&r.query, &back.query, what);
         SAME(&r.query, &back.query, has_user);
         SAME(&r.query, &back.query, user);
         SAME_STR(&r.query, &back.query, job);
         SAME_STR(&r.query, &back.query, group);
+        SAME_STR(&r.query, &back.query, devices);
 }
 END_TEST
 
@@ -531,6 +535,7 @@ START_TEST(the_corpus_holds_one_packet_of_each_kind) {
                                                          .group = "",
                                                          .has_shape = true,
                                                          .world_size = 4,
+                                                         .devices = "GPU:0,GPU:1",
                                                          .shape = submit.submit } });
         check_seed_request("make_result", make_result);
         check_seed_request("release_result", release_result);

@@ -235,15 +235,17 @@ struct tutti_plan_question {
                 *values; /* [n_values]: dtype and shape count, as input and as output of all */
         uint32_t n_values;
         const struct tutti_options *options; /* may be NULL */
-        uint32_t n_gpus; /* values are on the first so many GPUs that serve, in turn; 0: on the host */
+        /* Where the values are, names or UUIDs of devices with commas between them ("GPU:0,GPU:1"): replica r
+         * has its own on number r modulo their count. NULL or "": in host memory */
+        const char *devices;
 };
 
 #define TUTTI_PLAN_QUESTION(...)                                                                             \
         ((struct tutti_plan_question){ .struct_size = sizeof(struct tutti_plan_question), __VA_ARGS__ })
 
 /* How tuttid would carry it out, and why so: rows TUTTI_ROW_PLAN. Fails as the collective would (UNSUPPORTED,
- * INVALID); LIMIT: more than 1,024 values times replicas; UNSUPPORTED also: of a tuttid that does not know
- * the question. */
+ * INVALID); NOT_FOUND: no such device, or it is off; LIMIT: more than 1,024 values times replicas;
+ * UNSUPPORTED also: of a tuttid that does not know the question. */
 TUTTI_API enum tutti_status tutti_admin_plan(
         struct tutti *t, const struct tutti_plan_question *question, struct tutti_answer **ret);
 /* From here on questions on this connection are about what this user has. tuttid lets admins (daemon.admins)
