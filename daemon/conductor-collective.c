@@ -203,10 +203,13 @@ static void conductor_refuse_sealed(struct conductor *c, struct meeting *m, enum
         conductor_finish(c, m);
 }
 
+_Static_assert(LIBRARY_FROM_AUTO == LIBRARY_AUTO, "what the configuration leaves to the planner");
+
 struct plan_rules conductor_rules(const struct conductor *c) {
         const struct config *config = c->house.config;
         return (struct plan_rules){ .algorithm = config->plan_algorithm,
-                .library_from_bytes = config->plan_library_from_bytes };
+                .library_from_bytes = config->plan_library_from_bytes,
+                .tuning = &config->tuning };
 }
 
 void conductor_set_rules(const struct conductor *c, struct planner *planner) {

@@ -8,6 +8,7 @@ static const char *path_name(enum memory_path path) {
         case PATH_VMM_MADE: return "vmm-made";
         case PATH_VMM_FD: return "vmm-fd";
         case PATH_CUDA_IPC: return "cuda-ipc";
+        case PATH_EVENTS: /* no buffer's */
         case PATH_MEMFD: break;
         }
         return "host-copy";
@@ -28,6 +29,12 @@ static void describe_gpu(const struct workers *w, uint32_t k, struct text *t) {
         text_add(t, "%s%s%s", d->describe, d->ways[0] ? ", " : "", d->ways);
         if (n)
                 text_add(t, "; tuttid-gpu started anew %u time%s", n, n == 1 ? "" : "s");
+}
+
+static enum stream_order best_order(const struct gpu_device *d) {
+        if (d->has_timeline)
+                return ORDER_TIMELINE;
+        return d->has_events ? ORDER_EVENTS : ORDER_HOST;
 }
 
 static void write_gpu(struct row_writer *w, uint32_t k) {
@@ -55,7 +62,7 @@ static void write_gpu(struct row_writer *w, uint32_t k) {
                 .busy_ns = s.busy_ns,
                 .uuid = uuid,
                 .paths = paths.buf,
-                .order = d->has_timeline ? ORDER_TIMELINE : ORDER_HOST };
+                .order = best_order(d) };
 }
 
 static void write_gpu_fallback(struct row_writer *w, const char *what, const char *why) {

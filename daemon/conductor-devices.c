@@ -140,6 +140,14 @@ void conductor_reach(const struct conductor *c, struct homes *homes, struct prob
         ret->topology = &homes->topology;
 }
 
+void conductor_reach(const struct conductor *c, struct homes *homes, struct problem *ret) {
+        if (ret->device < DEVICE_GPU && ret->signature->options.place < DEVICE_GPU)
+                return;
+        describe_topology(c->house.workers, &homes->topology);
+        ret->homes = homes->of;
+        ret->topology = &homes->topology;
+}
+
 void conductor_locate(
         const struct conductor *c, const struct meeting *m, struct homes *homes, struct problem *ret) {
         uint32_t n = 0;
@@ -175,8 +183,10 @@ static bool fill_signals(struct meeting *m, struct task *t) {
                 if (!half->page)
                         continue;
                 struct memory *page = signal_page_memory(half->page);
-                page->fd = signal_page_fd(half->page);
-                page->access = ACCESS_INOUT;
+                if (!signal_page_has_events(half->page)) {
+                        page->fd = signal_page_fd(half->page);
+                        page->access = ACCESS_INOUT;
+                }
                 signals[t->n_signals++] = (struct signal){
                         .page = page, .slot = half->signal.slot, .value = half->signal.value
                 };
@@ -248,6 +258,7 @@ enum status conductor_explain_failure(struct conductor *c, const struct meeting 
 
 void conductor_offer_signals(struct conductor *c) {
         const struct workers *w = c->house.workers;
+        const enum gpu_order most = c->house.config->gpu_order;
         enum stream_order order = ORDER_TIMELINE;
         char none[150];
         const char *why = "";
@@ -258,7 +269,13 @@ void conductor_offer_signals(struct conductor *c) {
         for (uint32_t k = 0; k < workers_n_devices(w); k++)
                 if (!workers_device(w, k)->has_timeline)
                         why = "streams of a GPU of this host cannot wait for values in memory";
-        if (why[0] != '\0' || workers_n_devices(w) == 0)
+        if (why[0] != '\0')
+                order = ORDER_EVENTS; /* of which device, the question says */
+        if (most != GPU_ORDER_AUTO) {
+                order = most == GPU_ORDER_EVENTS ? ORDER_EVENTS : ORDER_HOST;
+                why = "tuttid is told to offer no better order (gpu.order)";
+        }
+        if (workers_n_devices(w) == 0)
                 order = ORDER_HOST;
         if (signals_offered(c->house.signals) != order || strcmp(signals_why(c->house.signals), why) != 0)
                 signals_offer(c->house.signals, order, why);

@@ -200,6 +200,8 @@ void conductor_offer_signals(struct conductor *c);
 void conductor_open_signals(struct conductor *c, struct session *s, const struct request *r);
 /* A chore of a page has ended. */
 void conductor_signals_done(struct conductor *c, struct chore *chore);
+/* Whose stream may wait for the result now is told so. */
+void conductor_launched(struct conductor *c, const struct task *t);
 /* Every entry is leased: where the half brings a signal, keeps the page for it. */
 enum status conductor_use_signal(struct conductor *c, struct half *half);
 /* Gives the page back; harmless where there is none. */

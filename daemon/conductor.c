@@ -410,6 +410,10 @@ static bool conductor_pull_done(struct conductor *c) {
                 conductor_chore_done(c, chore);
                 is_any = true;
         }
+        while ((t = workers_take_launched_task(c->house.workers))) {
+                conductor_launched(c, t);
+                is_any = true;
+        }
         while ((t = workers_take_done_task(c->house.workers))) {
                 conductor_task_done(c, t);
                 is_any = true;

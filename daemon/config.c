@@ -14,6 +14,7 @@
 
 #include "base/cleanup.h"
 #include "base/text.h"
+#include "config-tuning.h"
 #include "config-value.h"
 
 /* sun_path less its terminator. */
@@ -35,6 +36,10 @@ static uint64_t no_time(void) {
         return 0;
 }
 
+static uint64_t library_from_auto(void) {
+        return LIBRARY_FROM_AUTO;
+}
+
 static uint64_t memory_total(void) {
         return (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
 }
@@ -44,6 +49,7 @@ static const char *const algorithm_words[] = { "auto", "one_device", "hierarchic
 static const char *const confine_words[] = { "yes", "no", NULL };
 static const char *const gpu_words[] = { "auto", "no", NULL };
 static const char *const ipc_words[] = { "auto", "yes", "no", NULL };
+static const char *const order_words[] = { "auto", "events", "host", NULL };
 static const char *const log_words[] = { "error", "warning", "notice", "info", "debug", NULL };
 
 #define FIELD(f) .offset = offsetof(struct config, f), .rule.size = sizeof(((struct config *)NULL)->f)
@@ -83,8 +89,13 @@ static const struct config_key keys[] = {
                 .help = "How reductions are done that do not say it themselves, where that can be; auto goes "
                         "by the table." },
         { "plan.library-from", FIELD(plan_library_from_bytes), .rule.type = VALUE_BYTES,
-                .rule.max = UINT64_C(1) << 50, .preset = "256 KiB",
-                .help = "The size from which on the table gives a reduction over GPUs to their library." },
+                .rule.max = UINT64_C(1) << 50, .rule.word = "auto", .rule.of_word = library_from_auto,
+                .preset = "auto",
+                .help = "The size from which on the table gives a reduction over GPUs to their library; auto "
+                        "is what was measured (plan.tuning), else 256 KiB." },
+        { "plan.tuning", FIELD(plan_tuning), .rule.type = VALUE_TEXT, .rule.max = 255,
+                .preset = "/etc/tutti/tuning.conf",
+                .help = "The file with what `tuttictl diag --tune` has measured; there need be none." },
         { "gpu.enabled", .is_fixed = true, FIELD(gpu_enabled), .rule.type = VALUE_WORD,
                 .rule.words = gpu_words, .preset = "auto",
                 .help = "Whether GPUs are looked for; they are served by a process of their own, "
@@ -96,6 +107,9 @@ static const struct config_key keys[] = {
                 .preset = "auto",
                 .help = "Whether legacy CUDA handles are taken, which anybody who has seen one can use; auto "
                         "does where tuttid serves one user." },
+        { "gpu.order", FIELD(gpu_order), .rule.type = VALUE_WORD, .rule.words = order_words, .preset = "auto",
+                .help = "The best order of streams that clients are offered; auto is the best that the GPUs "
+                        "can." },
         { "gpu.signal-timeout", FIELD(signal_timeout_ns), .rule.type = VALUE_DURATION, .rule.min = 1000000,
                 .rule.max = 24 * HOUR, .preset = "60 s",
                 .help = "How long a collective that all have submitted waits for a client's stream." },
@@ -188,6 +202,9 @@ void config_reload(struct config *c, const struct config *fresh, struct config_c
                 if (!k->is_fixed)
                         memcpy(field_of(k, c), (const char *)fresh + k->offset, k->rule.size);
         }
+        if (memcmp(&c->tuning, &fresh->tuning, sizeof(c->tuning)) != 0)
+                text_add(&taken, "%sthe thresholds in plan.tuning", taken.used ? ", " : "");
+        c->tuning = fresh->tuning;
         if (c->n_overrides == fresh->n_overrides &&
                 memcmp(c->overrides, fresh->overrides, c->n_overrides * sizeof(*c->overrides)) == 0)
                 return;
@@ -366,6 +383,10 @@ int config_set(struct config *c, const char *key, const char *value, char *why, 
         if (r == 0)
                 why[0] = '\0';
         return r;
+}
+
+int config_read_tuning(struct config *c, char *why, size_t why_bytes) {
+        return tuning_read(&c->tuning, c->plan_tuning, why, why_bytes);
 }
 
 int config_check(const struct config *c, char *why, size_t why_bytes) {

@@ -19,10 +19,13 @@
 #define MAX_WORKERS       64
 #define MAX_OVERRIDES     64 /* users with limits of their own */
 #define QUOTA_NOT_SAID    UINT64_MAX
+#define LIBRARY_FROM_AUTO UINT64_MAX
 
 /* Whether GPUs are looked for; whether legacy handles are taken: auto, where one user alone is served. */
 enum gpu_enabled { GPU_AUTO, GPU_NO };
 enum gpu_ipc { GPU_IPC_AUTO, GPU_IPC_YES, GPU_IPC_NO };
+/* The best order of streams that clients are offered. */
+enum gpu_order { GPU_ORDER_AUTO, GPU_ORDER_EVENTS, GPU_ORDER_HOST };
 
 /* Whether tuttid confines itself, once it has started. */
 enum confine { CONFINE_YES, CONFINE_NO };
@@ -51,13 +54,16 @@ struct config {
         struct quota_limits quota;
         struct quota_override overrides[MAX_OVERRIDES];
         uint32_t n_overrides;
-        enum algorithm_name plan_algorithm; /* a wish; unspecified: auto */
-        uint64_t plan_library_from_bytes;
-        char admins[256]; /* uids, with blanks or commas between them */
+        enum algorithm_name plan_algorithm;  /* a wish; unspecified: auto */
+        uint64_t plan_library_from_bytes;    /* LIBRARY_FROM_AUTO: as the tuning says */
+        char plan_tuning[CONFIG_PATH_BYTES]; /* a file; "": none */
+        struct tuning tuning;                /* what it held when it was read */
+        char admins[256];                    /* uids, with blanks or commas between them */
         enum log_level log_level;
         enum confine confine;
         enum gpu_enabled gpu_enabled;
         enum gpu_ipc gpu_ipc;
+        enum gpu_order gpu_order;
         char gpu_worker[CONFIG_PATH_BYTES]; /* "": tuttid-gpu, beside tuttid or in libexecdir */
         uint64_t signal_timeout_ns;
         uint64_t hang_limit_ns; /* 0: none */
@@ -75,6 +81,9 @@ int config_read(struct config *c, const char *path, char *why, size_t why_bytes)
 
 /* Sets one key ("quota.groups", "64") as the file would. 0 or -EINVAL with `why`. */
 int config_set(struct config *c, const char *key, const char *value, char *why, size_t why_bytes) MUST_USE;
+
+/* Reads the tuning file that the keys name; there need be none. 0, or a negative errno with `why`. */
+int config_read_tuning(struct config *c, char *why, size_t why_bytes) MUST_USE;
 
 /* Checks what depends on several keys, and that the socket path fits (107 bytes). 0 or -EINVAL /
  * -ENAMETOOLONG with `why`. */

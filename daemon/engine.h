@@ -42,6 +42,7 @@ struct slice {
 /* A plan under way. From engine_task_new; kept and reused by its owner. */
 struct task {
         struct list link;
+        struct list launched_link; /* the workers' */
         struct plan plan;
         uint32_t uid;
         uint64_t group;

@@ -107,7 +107,8 @@ static int read_again(const void *data, struct config *ret, char *why, size_t wh
         while ((option = getopt_long(a->argc, a->argv, "", options, NULL)) != -1)
                 if ((r = apply(ret, option, why, why_bytes)) < 0)
                         return r;
-        return config_check(ret, why, why_bytes);
+        r = config_read_tuning(ret, why, why_bytes);
+        return r < 0 ? r : config_check(ret, why, why_bytes);
 }
 
 static int refuse(const char *why) {
@@ -142,7 +143,7 @@ int main(int argc, char **argv) {
         }
         if (optind < argc)
                 return refuse("it takes no arguments; tuttid --help lists the options");
-        if (config_check(&config, why, sizeof(why)) < 0)
+        if (config_read_tuning(&config, why, sizeof(why)) < 0 || config_check(&config, why, sizeof(why)) < 0)
                 return refuse(why);
         if (is_check)
                 return puts("the configuration is well") < 0;

@@ -86,11 +86,33 @@ static bool is_reduction(const struct problem *problem) {
         return kind_reduces(problem->signature->kind);
 }
 
+static uint32_t count_gpus(const struct problem *problem) {
+        uint64_t seen = 0;
+        for (uint32_t i = 0; problem->homes && i < problem->n_ranks; i++)
+                if (problem->homes[i] >= DEVICE_GPU)
+                        seen |= UINT64_C(1) << (problem->homes[i] - DEVICE_GPU) % 64;
+        return (uint32_t)__builtin_popcountll(seen);
+}
+
+/* Of as many GPUs, or of the most that are fewer. */
+static uint64_t library_from_bytes(const struct plan_rules *rules, const struct problem *problem) {
+        const struct threshold *best = NULL;
+        uint32_t n_gpus = count_gpus(problem);
+        if (rules->library_from_bytes != LIBRARY_AUTO)
+                return rules->library_from_bytes;
+        for (uint32_t i = 0; rules->tuning && i < rules->tuning->n; i++) {
+                const struct threshold *t = &rules->tuning->thresholds[i];
+                if (t->n_gpus <= n_gpus && (!best || t->n_gpus > best->n_gpus))
+                        best = t;
+        }
+        return best ? best->bytes : LIBRARY_FROM_BYTES;
+}
+
 /* Asked of the few that it matters to: there may be many entries to add up. */
 static bool has_size(const struct problem *problem, enum size size, const struct plan_rules *rules) {
         if (size == ANY_SIZE)
                 return true;
-        bool is_large = signature_bytes(problem->signature, problem->entries[0]) >= rules->library_from_bytes;
+        bool is_large = signature_bytes(problem->signature, problem->entries[0]) >= library_from_bytes(rules, problem);
         return is_large == (size == LARGE);
 }
 

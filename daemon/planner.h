@@ -14,11 +14,16 @@ struct planner;
 /* What the configuration says about the choice. */
 struct plan_rules {
         enum algorithm_name algorithm; /* where it can be done; unspecified: as the table says */
-        uint64_t library_from_bytes;   /* of a collective on GPUs, from which on the library is better */
+        /* Of a collective on GPUs, from which on the library is better. LIBRARY_AUTO: as was measured. */
+        uint64_t library_from_bytes;
+        const struct tuning *tuning; /* NULL: nothing was; the caller's, and stays */
 };
 
 /* Those of a tuttid that was told nothing. */
-#define PLAN_RULES_DEFAULT ((struct plan_rules){ .library_from_bytes = UINT64_C(256) << 10 })
+#define LIBRARY_AUTO UINT64_MAX
+/* Where nothing was measured: NCCL's latency on one host against a kernel over peer access. */
+#define LIBRARY_FROM_BYTES (UINT64_C(256) << 10)
+#define PLAN_RULES_DEFAULT ((struct plan_rules){ .library_from_bytes = LIBRARY_AUTO })
 
 int planner_new(struct planner **ret, uint32_t n_devices, uint64_t chunk_bytes) MUST_USE;
 void planner_free(struct planner *p);

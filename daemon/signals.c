@@ -19,7 +19,6 @@
 #define MFD_NOEXEC_SEAL 0x0008U
 #endif
 
-#define PAGE_BYTES (SIGNAL_SLOTS * sizeof(struct signal_slot))
 #define PAGE_SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 
 struct signal_page {
@@ -29,6 +28,7 @@ struct signal_page {
         struct signal_slot *slots; /* touched by chores alone */
         bool is_out;               /* the chore is */
         bool is_ready, is_doomed;
+        enum stream_order order;
         uint32_t n_uses;
         struct charge descriptor, bytes;
         bool is_due;                  /* anything in: */
@@ -67,6 +67,11 @@ void signals_offer(struct signals *s, enum stream_order order, const char *why) 
         snprintf(s->why, sizeof(s->why), "%s", why);
 }
 
+bool order_is_better(enum stream_order a, enum stream_order b) {
+        static const int rank[] = { [ORDER_HOST] = 1, [ORDER_EVENTS] = 2, [ORDER_TIMELINE] = 3 };
+        return rank[a] > rank[b];
+}
+
 enum stream_order signals_offered(const struct signals *s) {
         return s->order;
 }
@@ -90,10 +95,11 @@ static int make_memfd(void) {
 
 static int make_page(struct signal_page *p) {
         CLEANUP_FD int fd = make_memfd();
-        if (fd < 0 || ftruncate(fd, PAGE_BYTES) < 0 || fallocate(fd, 0, 0, PAGE_BYTES) < 0 ||
+        const off_t n_bytes = (off_t)p->memory.n_bytes;
+        if (fd < 0 || ftruncate(fd, n_bytes) < 0 || fallocate(fd, 0, 0, n_bytes) < 0 ||
                 fcntl(fd, F_ADD_SEALS, PAGE_SEALS) < 0)
                 return -errno;
-        void *at = mmap(NULL, PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
+        void *at = mmap(NULL, SIGNAL_PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
         if (at == MAP_FAILED)
                 return -errno;
         p->slots = at;
@@ -124,7 +130,7 @@ static void think_write(struct chore *chore) {
 static void think_release(struct chore *chore) {
         struct signal_page *p = (struct signal_page *)(void *)chore;
         if (p->slots)
-                munmap(p->slots, PAGE_BYTES);
+                munmap(p->slots, SIGNAL_PAGE_BYTES);
         p->slots = NULL;
         fd_close(&chore->fd);
 }
@@ -135,6 +141,17 @@ static void page_start_chore(struct signal_page *p, void (*think)(struct chore *
         p->is_out = true;
         p->chore.kind = CHORE_THINK;
         p->chore.think = think;
+        list_append(chores, &p->chore.link);
+}
+
+/* Its events, where the worker has made any; then itself. */
+static void page_let_go(struct signal_page *p, struct list *chores) {
+        if (!p->chore.memory) {
+                page_start_chore(p, think_release, chores);
+                return;
+        }
+        p->is_out = true;
+        p->chore.kind = CHORE_RELEASE;
         list_append(chores, &p->chore.link);
 }
 
@@ -149,7 +166,7 @@ static void page_go_on(struct signal_page *p, struct list *chores) {
                 page_start_chore(p, think_write, chores);
         } else if (p->is_doomed && p->n_uses == 0) {
                 p->is_ready = false;
-                page_start_chore(p, think_release, chores);
+                page_let_go(p, chores);
         }
 }
 
@@ -167,45 +184,79 @@ static struct signal_page *signals_find(const struct signals *s, uint64_t sessio
 }
 
 bool signals_own(const struct chore *chore) {
-        return chore->kind == CHORE_THINK &&
-               (chore->think == think_make || chore->think == think_write || chore->think == think_release);
+        return chore->path == PATH_EVENTS ||
+               (chore->kind == CHORE_THINK && (chore->think == think_make || chore->think == think_write ||
+                                                      chore->think == think_release));
 }
 
 struct memory *signals_leaving(struct chore *chore) {
-        return signals_own(chore) && chore->think == think_release
+        return signals_own(chore) && chore->kind == CHORE_THINK && chore->think == think_release
                        ? &((struct signal_page *)(void *)chore)->memory
                        : NULL;
 }
 
-static void page_made(
-        struct signals *s, struct signal_page *p, struct list *chores, struct signals_news *ret) {
-        *ret = (struct signals_news){
-                .session = p->session, .request = p->request, .status = p->chore.status, .fd = p->chore.fd
-        };
-        memcpy(ret->why, p->chore.why, sizeof(ret->why));
-        if (p->chore.status == STATUS_OK) {
-                p->is_ready = true;
-                page_go_on(p, chores);
-                return;
-        }
+/* The worker takes it with the descriptor, which stays ours, and makes its events. */
+static void page_ask_for_events(struct signal_page *p, struct list *chores) {
+        p->is_out = true;
+        p->chore.kind = CHORE_IMPORT;
+        p->chore.n_bytes = p->memory.n_bytes;
+        p->chore.access = ACCESS_INOUT;
+        list_append(chores, &p->chore.link);
+}
+
+/* Of an attempt that failed: nobody hears of it any more. */
+static void page_give_up(struct signals *s, struct signal_page *p, struct list *chores) {
         if (!p->is_doomed)
                 HASH_DEL(s->by_session, p);
+        p->is_doomed = true;
+        if (p->slots)
+                page_let_go(p, chores);
+        else
+                page_free(s, p);
+}
+
+static void page_made(
+        struct signals *s, struct signal_page *p, struct list *chores, struct signals_news *ret) {
+        *ret = (struct signals_news){ .session = p->session,
+                .request = p->request,
+                .status = p->chore.status,
+                .order = p->order,
+                .fd = p->chore.fd };
+        memcpy(ret->why, p->chore.why, sizeof(ret->why));
+        if (p->chore.status != STATUS_OK) {
+                page_give_up(s, p, chores);
+                return;
+        }
+        p->is_ready = true;
+        page_go_on(p, chores);
+}
+
+static bool page_is_gone(struct signals *s, struct signal_page *p, struct signals_news *ret) {
+        *ret = (struct signals_news){ .is_gone = true, .remote = p->memory.remote, .fd = -1 };
         page_free(s, p);
+        return true;
 }
 
 bool signals_chore_done(
         struct signals *s, struct chore *chore, struct list *chores, struct signals_news *ret) {
         struct signal_page *p = (struct signal_page *)(void *)chore;
         p->is_out = false;
-        if (chore->think == think_make) {
+        if (chore->kind == CHORE_RELEASE) {
+                page_start_chore(p, think_release, chores);
+                return false;
+        }
+        if (chore->kind == CHORE_IMPORT ||
+                (chore->think == think_make &&
+                        (p->order != ORDER_EVENTS || chore->status != STATUS_OK || p->is_doomed))) {
                 page_made(s, p, chores, ret);
                 return true;
         }
-        if (chore->think == think_release) {
-                *ret = (struct signals_news){ .is_gone = true, .remote = p->memory.remote, .fd = -1 };
-                page_free(s, p);
-                return true;
+        if (chore->think == think_make) {
+                page_ask_for_events(p, chores);
+                return false;
         }
+        if (chore->think == think_release)
+                return page_is_gone(s, p, ret);
         page_go_on(p, chores);
         return false;
 }
@@ -217,7 +268,7 @@ static enum status page_charge(struct signals *s, struct signal_page *p, struct 
         if (status != STATUS_OK)
                 return status;
         return quota_charge(
-                s->quotas, &p->bytes, p->chore.uid, QUOTA_MAPPED_BYTES, PAGE_BYTES + sizeof(*p), err);
+                s->quotas, &p->bytes, p->chore.uid, QUOTA_MAPPED_BYTES, p->memory.n_bytes + sizeof(*p), err);
 }
 
 static struct signal_page *page_new(struct signals *s, const struct signals_ask *ask) {
@@ -230,8 +281,10 @@ static struct signal_page *page_new(struct signals *s, const struct signals_ask 
         p->request = ask->request;
         p->chore.uid = ask->uid;
         p->chore.fd = -1;
-        p->memory.n_bytes = PAGE_BYTES;
-        p->memory.path = PATH_MEMFD;
+        p->order = ask->order;
+        p->memory.n_bytes = ask->order == ORDER_EVENTS ? SIGNAL_EVENT_BYTES : SIGNAL_PAGE_BYTES;
+        p->memory.path = p->chore.path = ask->order == ORDER_EVENTS ? PATH_EVENTS : PATH_MEMFD;
+        p->chore.device = ask->device;
         return p;
 }
 
@@ -294,7 +347,11 @@ void signals_set_done(
 }
 
 struct memory *signal_page_memory(struct signal_page *page) {
-        return &page->memory;
+        return signal_page_has_events(page) ? page->chore.memory : &page->memory;
+}
+
+bool signal_page_has_events(const struct signal_page *page) {
+        return page->order == ORDER_EVENTS;
 }
 
 int signal_page_fd(const struct signal_page *page) {

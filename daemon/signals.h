@@ -1,7 +1,7 @@
 /* Signal pages: memory that a client's stream and the GPU worker's wait for each other in, one page for each
  * connection that asked (docs/protocol.md).
  *
- *     MAKING --made--> READY --its session ends, and no half names it--> gone
+ *     MAKING --made--> (EVENTS) --> READY --its session ends, and no half names it--> gone
  *        +---no memory--> gone
  *
  * Made by tuttid, sealed against resizing, written by both sides; so nothing that stands in a page is
@@ -9,6 +9,9 @@
  * The client may have punched a hole into it, which can make a store wait; the page that then comes back is
  * no more than what tuttid had given it before. The worker writes `done` where it ran the collective; this
  * room writes it for every half that ended otherwise, because the client's stream waits for nobody's reply.
+ *
+ * Where streams cannot wait for values in memory, order is by events: then the page is longer, and goes to
+ * the GPU worker before it is ready, which makes the events and writes their handles into it.
  *
  * A page, its descriptor and what is kept beside it are charged to its user. Owned by daemon.c, driven by
  * conductor.c; loop thread. */
@@ -33,11 +36,15 @@ void signals_free(struct signals *s);
 /* What is granted from now on, and why it is not more; "" with ORDER_TIMELINE. At first ORDER_HOST. */
 void signals_offer(struct signals *s, enum stream_order order, const char *why);
 enum stream_order signals_offered(const struct signals *s);
+/* Whether `a` is more than `b`: host, events, timeline. */
+bool order_is_better(enum stream_order a, enum stream_order b);
 const char *signals_why(const struct signals *s);
 
 struct signals_ask {
         uint64_t session, request;
         uint32_t uid;
+        enum stream_order order; /* TIMELINE, EVENTS */
+        uint32_t device;         /* EVENTS: a GPU, of the streams that will record and wait */
 };
 
 /* Begins to make the session's page: the chore is appended. INVALID (it has one), QUOTA, NO_MEMORY. */
@@ -49,8 +56,9 @@ struct signals_news {
         bool is_gone;
         uint64_t remote; /* gone: the number under which the worker knew it; 0: it did not */
         uint64_t session, request;
-        enum status status; /* made: OK, NO_MEMORY, LIMIT, INTERNAL */
-        int fd;             /* OK: to be sent; it stays the room's */
+        enum status status; /* made: OK, NO_MEMORY, LIMIT, INTERNAL; EVENTS also UNSUPPORTED, DEVICE_LOST */
+        enum stream_order order;
+        int fd; /* OK: to be sent; it stays the room's */
         char why[160];
 };
 
@@ -76,6 +84,8 @@ void signals_set_done(
 /* For the worker: what it knows the page by, and the descriptor that it imports, which stays the room's. */
 struct memory *signal_page_memory(struct signal_page *page);
 int signal_page_fd(const struct signal_page *page);
+/* Its order is by events: the worker has it already. */
+bool signal_page_has_events(const struct signal_page *page);
 
 /* The page goes when no half names it any more. */
 void signals_end_session(struct signals *s, uint64_t session, struct list *chores);

@@ -99,7 +99,7 @@ struct workers {
         uint32_t n_imported;            /* operands of the first whose memory is known there */
         struct seat *seats;
         uint32_t n_seats, n_running;
-        struct list done_tasks, done_chores;
+        struct list launched_tasks, done_tasks, done_chores;
         uint32_t n_open;
         union worker_packet *in, *out;
         size_t n_out_bytes; /* of a packet that the socket did not take; 0: none */

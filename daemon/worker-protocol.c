@@ -8,7 +8,7 @@
 #include "worker-records.h"
 
 /* Raised whenever what is said, or what it means, changes. */
-#define WORKER_DIALECT 1
+#define WORKER_DIALECT 2
 
 const char *worker_build(void) {
         static char build[WORKER_BUILD_BYTES];
@@ -54,6 +54,7 @@ static size_t fixed_bytes(uint32_t verb) {
                 [WORKER_READY] = sizeof(struct worker_ready),
                 [WORKER_OFF] = sizeof(struct worker_off),
                 [WORKER_CHORE_DONE] = sizeof(struct worker_chore_done),
+                [WORKER_RUN_LAUNCHED] = sizeof(struct worker_run_launched),
                 [WORKER_SUMS] = offsetof(struct worker_sums, sums),
                 [WORKER_RUN_DONE] = sizeof(struct worker_run_done),
                 [WORKER_PONG] = sizeof(struct worker_ping),
@@ -79,6 +80,7 @@ static bool import_is_well(const struct worker_import *i) {
                 return false;
         switch (i->path) {
         case PATH_MEMFD:
+        case PATH_EVENTS:
         case PATH_VMM_FD: return n_fds == 1;
         case PATH_VMM_MADE: return n_fds <= 1;
         case PATH_CUDA_IPC: return n_fds == 0;
@@ -99,11 +101,12 @@ static bool part_is_well(const struct worker_part *p) {
 }
 
 static bool device_is_well(const struct worker_device *d) {
-        uint8_t has[2];
+        uint8_t has[3];
         memcpy(&has[0], &d->report.has_timeline, 1);
         memcpy(&has[1], &d->report.has_library, 1);
+        memcpy(&has[2], &d->report.has_events, 1);
         return d->device < d->n_devices && d->n_devices <= MAX_GPU_DEVICES && has[0] <= 1 && has[1] <= 1 &&
-               is_text(d->report.uuid, sizeof(d->report.uuid)) &&
+               has[2] <= 1 && is_text(d->report.uuid, sizeof(d->report.uuid)) &&
                is_text(d->report.name, sizeof(d->report.name)) &&
                is_text(d->report.describe, sizeof(d->report.describe)) &&
                is_text(d->report.ways, sizeof(d->report.ways)) &&
@@ -126,6 +129,7 @@ static bool said_by_tuttid_is_well(const union worker_packet *p) {
         case WORKER_READY:
         case WORKER_OFF:
         case WORKER_CHORE_DONE:
+        case WORKER_RUN_LAUNCHED:
         case WORKER_SUMS:
         case WORKER_RUN_DONE:
         case WORKER_PONG: break;
@@ -148,6 +152,7 @@ static bool said_by_gpu_is_well(const union worker_packet *p) {
         case WORKER_RUN_DONE:
                 return p->run_done.status < N_STATUS && is_text(p->run_done.why, sizeof(p->run_done.why));
         case WORKER_READY:
+        case WORKER_RUN_LAUNCHED:
         case WORKER_PONG: return true;
         case WORKER_SETTINGS:
         case WORKER_IMPORT:

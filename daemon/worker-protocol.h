@@ -9,7 +9,9 @@
  *                                 <- READY  or OFF, with the reason, and it ends
  *     IMPORT ->           <- CHORE_DONE     memory, by a number that tuttid gives and never uses twice
  *     RELEASE ->          <- CHORE_DONE
- *     RUN, PART... ->     <- SUMS, RUN_DONE a plan, in parts of at most a packet
+ *     RUN, PART... ->   <- RUN_LAUNCHED     a plan, in parts of at most a packet; of one with events of
+ * clients
+ *                         <- SUMS, RUN_DONE
  *     PING ->             <- PONG
  *
  * What is sent is handled in that order; runs end in any order. Both ends are of one build, which HELLO
@@ -49,6 +51,7 @@ enum worker_verb {
         WORKER_READY,
         WORKER_OFF,
         WORKER_CHORE_DONE,
+        WORKER_RUN_LAUNCHED,
         WORKER_SUMS,
         WORKER_RUN_DONE,
         WORKER_PONG,
@@ -154,6 +157,11 @@ struct worker_chore_done {
         char why[WORKER_WHY_BYTES];
 };
 
+/* The done events of its clients have been recorded; at most once, before SUMS. */
+struct worker_run_launched {
+        struct worker_head head;
+};
+
 /* The checksums of inputs from operand `first` on, before RUN_DONE. */
 struct worker_sums {
         struct worker_head head;
@@ -182,6 +190,7 @@ union worker_packet {
         struct worker_fallback fallback;
         struct worker_off off;
         struct worker_chore_done chore_done;
+        struct worker_run_launched run_launched;
         struct worker_sums sums;
         struct worker_run_done run_done;
         uint8_t bytes[MAX_PACKET_BYTES];

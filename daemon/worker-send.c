@@ -65,6 +65,7 @@ static bool workers_send_memory(struct workers *w) {
 
 void workers_finish_task(struct workers *w, struct task *t, enum status status, const char *why) {
         t->status = status;
+        list_unlink(&t->launched_link);
         text_copy(t->why, sizeof(t->why), why);
         list_append(&w->done_tasks, &t->link);
         doorbell_ring(&w->bell);
@@ -222,6 +223,7 @@ void workers_flush(struct workers *w) {
 
 void workers_start(struct workers *w, struct task *t) {
         w->n_open++;
+        list_init(&t->launched_link);
         t->started_ns = t->done_ns = t->blocked_ns = t->ticket = 0;
         t->culprit_session = t->culprit_buffer = 0;
         t->why[0] = '\0';
@@ -231,6 +233,11 @@ void workers_start(struct workers *w, struct task *t) {
         }
         list_append(&w->queue, &t->link);
         workers_flush(w);
+}
+
+struct task *workers_take_launched_task(struct workers *w) {
+        struct list *first = list_take_first(&w->launched_tasks);
+        return first ? list_entry(first, struct task, launched_link) : NULL;
 }
 
 struct task *workers_take_done_task(struct workers *w) {

@@ -84,6 +84,16 @@ static void take_sums(struct workers *w, const struct worker_sums *s) {
                 t->plan.sums[s->first + i] = s->sums[i];
 }
 
+static void take_run_launched(struct workers *w, const struct worker_run_launched *l) {
+        struct task *t = workers_find_seat(w, l->head.ticket);
+        if (!t || !workers_is_out(w, t) || !list_is_empty(&t->launched_link)) {
+                workers_lose(w, "it launched a run that it was not given");
+                return;
+        }
+        list_append(&w->launched_tasks, &t->launched_link);
+        doorbell_ring(&w->bell);
+}
+
 static void take_run_done(struct workers *w, const struct worker_run_done *d) {
         struct task *t = workers_find_seat(w, d->head.ticket);
         if (!t || !workers_is_out(w, t)) {
@@ -105,7 +115,8 @@ static void take_run_done(struct workers *w, const struct worker_run_done *d) {
 
 /* Before it is ready it says nothing of work. */
 static bool is_in_time(const struct workers *w, uint32_t verb) {
-        if (verb == WORKER_CHORE_DONE || verb == WORKER_SUMS || verb == WORKER_RUN_DONE)
+        if (verb == WORKER_CHORE_DONE || verb == WORKER_RUN_LAUNCHED || verb == WORKER_SUMS ||
+                verb == WORKER_RUN_DONE)
                 return w->state == WORKER_SERVING;
         if (verb == WORKER_DEVICE || verb == WORKER_READY)
                 return w->state == WORKER_TESTING;
@@ -124,6 +135,7 @@ static void take_packet(struct workers *w, const union worker_packet *p, int *fd
         case WORKER_READY: take_ready(w); return;
         case WORKER_OFF: take_off(w, &p->off); return;
         case WORKER_CHORE_DONE: workers_answer(w, &p->chore_done, fd); return;
+        case WORKER_RUN_LAUNCHED: take_run_launched(w, &p->run_launched); return;
         case WORKER_SUMS: take_sums(w, &p->sums); return;
         case WORKER_RUN_DONE: take_run_done(w, &p->run_done); return;
         case WORKER_PONG:

@@ -302,6 +302,7 @@ static void workers_init(struct workers *w, const struct workers_setting *settin
         list_init(&w->outbox);
         list_init(&w->unanswered);
         list_init(&w->queue);
+        list_init(&w->launched_tasks);
         list_init(&w->done_tasks);
         list_init(&w->done_chores);
         text_copy(w->why, sizeof(w->why), setting->nursery ? NOT_STARTED : setting->why);

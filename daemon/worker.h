@@ -64,6 +64,9 @@ bool workers_want(const struct chore *c);
 /* Whether sessions of more than one user exist; counts for what is sent from now on. */
 void workers_set_shared(struct workers *w, bool is_shared);
 
+/* A task that stays there, and whose done events (PATH_EVENTS) have been recorded; NULL: no more. Told once.
+ */
+struct task *workers_take_launched_task(struct workers *w);
 struct task *workers_take_done_task(struct workers *w);
 struct chore *workers_take_done_chore(struct workers *w);
 /* Tasks and chores not yet taken back. */

@@ -41,8 +41,8 @@ struct command {
         enum ctl_operand operand;
         const char *second; /* what a second operand is, which must be there; NULL: there is none */
         unsigned int takes; /* of enum ctl_takes */
-        /* Exactly one of the two: a query is called with a connection, main with its arguments (argv[0] is
-         * the command's name). Both return the exit code. */
+        /* A query is called with a connection, main with its arguments (argv[0] is the command's name), and
+         * may itself go on to the query (query_main). Both return the exit code. */
         int (*query)(struct query *q);
         int (*main)(const struct command *self, int argc, char **argv);
 };

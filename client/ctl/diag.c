@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
+#include "diag-tune.h"
 #include "json.h"
 #include "rows.h"
 
@@ -244,9 +245,16 @@ static int diag_query(struct query *q) {
         return r;
 }
 
+static int diag_main(const struct command *self, int argc, char **argv) {
+        for (int i = 1; i < argc; i++)
+                if (strcmp(argv[i], "--tune") == 0)
+                        return diag_tune_main(self, argc, argv);
+        return query_main(self, argc, argv);
+}
+
 const struct command command_diag = {
         .name = "diag",
-        .usage = "diag [--level 1|2|3] [--json] [--socket PATH]",
+        .usage = "diag [--level 1|2|3 | --tune [--tuning FILE] [--up-to BYTES]] [--json] [--socket PATH]",
         .summary = "whether tuttid is well deployed, right, and as fast as this machine allows",
         .help = "  level 1  deployment: what doctor checks, access, quotas, how fast tuttid answers\n"
                 "  level 2  correctness: every op on every dtype through tuttid, by three replicas of\n"
@@ -257,7 +265,14 @@ const struct command command_diag = {
                 "Levels 1 and 2 unless --level says otherwise; each level runs those before. Nothing of\n"
                 "the trainers' is touched. A drained tuttid takes no replicas: then it ends with level 1.\n"
                 "\n"
+                "--tune measures instead what thresholds tuttid should have on this host: it reduces sizes up\n"
+                "to BYTES (67108864) over 2, 4, ... GPUs, by one kernel and by NCCL, and writes to FILE\n"
+                "(/etc/tutti/tuning.conf) from which size on NCCL is faster. tuttid reads it when it is\n"
+                "started or reloaded (plan.tuning). Takes the GPUs while it runs: best when the host is idle.\n"
+                "Exit code 0 also where there is nothing to tune.\n"
+                "\n"
                 "Exit: 0 passed, 1 findings, 2 wrong results, or tutti cannot run like this.\n",
         .takes = CTL_CONNECTS_ITSELF | CTL_TAKES_LEVEL,
         .query = diag_query,
+        .main = diag_main,
 };

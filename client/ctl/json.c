@@ -94,6 +94,7 @@ json_t *json_device(const struct tutti_row_device *d) {
         json_put(&j, "uuid", json_text_or_null(d->uuid));
         json_put(&j, "paths", json_text_or_null(d->paths));
         json_put(&j, "timeline", json_boolean(d->has_timeline));
+        json_put(&j, "order", json_text_or_null(d->order));
         return j;
 }
 

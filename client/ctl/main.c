@@ -54,6 +54,7 @@ static const struct command *const commands[] = {
         &command_ready,
         &command_quota,
         &command_plan,
+        &command_diag,
         &command_completion,
         &command_version,
         &command_help,
@@ -133,7 +134,7 @@ static int dispatch(int argc, char **argv) {
                 command_print_help(command, stdout);
                 return CTL_WELL;
         }
-        if (command->query)
+        if (!command->main)
                 return query_main(command, argc - 1, argv + 1);
         return command->main(command, argc - 1, argv + 1);
 }

@@ -1,6 +1,7 @@
 #include <tutti/admin.h>
 
 #include <string.h>
+#include "lib/driver.h"
 #include "lib/answer.h"
 #include "lib/arguments.h"
 #include "lib/connection.h"
@@ -164,6 +165,13 @@ enum tutti_status tutti_admin_set_user(struct tutti *t, uint32_t uid) {
         t->has_user = true;
         t->user = uid;
         return TUTTI_OK;
+}
+
+enum tutti_status tutti_admin_use_gpu(const char *uuid) {
+        struct error err;
+        if (!uuid)
+                return thread_say(STATUS_INVALID, FIELD_UNSPECIFIED, "there is no name of a GPU");
+        return driver_use(uuid, &err) == STATUS_OK ? TUTTI_OK : thread_fail(&err);
 }
 
 enum tutti_status tutti_admin_socket_path(char *buf, size_t size) {

@@ -134,6 +134,16 @@ static void copy_daemon(struct answer *a, const struct row_daemon *r, struct tut
         };
 }
 
+static const char *order_name(enum stream_order order) {
+        switch (order) {
+        case ORDER_TIMELINE: return "timeline";
+        case ORDER_EVENTS: return "events";
+        case ORDER_HOST:
+        case ORDER_UNSPECIFIED: break;
+        }
+        return "host";
+}
+
 static void copy_device(struct answer *a, const struct row_device *r, struct tutti_row_device *ret) {
         *ret = (struct tutti_row_device){
                 .name = copy_string(a, r->name),
@@ -146,6 +156,7 @@ static void copy_device(struct answer *a, const struct row_device *r, struct tut
                 .uuid = copy_string(a, r->uuid),
                 .paths = copy_string(a, r->paths),
                 .has_timeline = r->order == ORDER_TIMELINE,
+                .order = r->uuid[0] ? order_name(r->order) : "",
         };
 }
 

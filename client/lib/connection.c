@@ -153,6 +153,11 @@ static void wake(struct tutti *t, const struct call *call) {
         }
 }
 
+void call_launched(struct tutti *t, struct call *call) {
+        call->is_launched = true;
+        wake(t, call);
+}
+
 void call_end(struct tutti *t, struct call *call, enum status status, struct failure *f) {
         call_drop(t, call);
         call->is_ended = true;

@@ -41,6 +41,7 @@ struct call {
         enum call_type type;
         uint64_t request;
         uint32_t n_cancels; /* ends the waits that began before */
+        bool is_launched;   /* CALL_WORK: its stream may follow */
         bool is_ended;
         enum status status;      /* when ended */
         struct failure *failure; /* when ended with other than OK; NULL: no memory for it */
@@ -55,6 +56,7 @@ struct call {
 struct waiter {
         struct list node;
         const struct call *call;
+        bool is_for_launch; /* or the end */
         pthread_cond_t woken;
 };
 
@@ -118,6 +120,8 @@ enum tutti_status call_take_failure(struct call *call);
 
 /* The call has ended: wakes who waits for it. Takes the reference to `f`. Under `lock`. */
 void call_end(struct tutti *t, struct call *call, enum status status, struct failure *f);
+/* What its stream may wait for is on its way. Under `lock`. */
+void call_launched(struct tutti *t, struct call *call);
 /* Ends the waits for it. Under `lock`. */
 void call_cancel_waits(struct tutti *t, struct call *call);
 
@@ -135,6 +139,9 @@ enum wait_end { WAIT_GOES_ON, WAIT_ENDED, WAIT_CANCELLED, WAIT_TIME };
 /* Waits until the call has ended, until `deadline_ns`, or until the wait is cancelled. Under `lock`, which it
  * gives up while it sleeps. */
 enum wait_end connection_wait(struct tutti *t, const struct call *call, uint64_t deadline_ns);
+
+/* The same, until it has been launched or has ended. */
+enum wait_end connection_wait_launched(struct tutti *t, const struct call *call, uint64_t deadline_ns);
 
 /* --- sending (send.c) --- */
 

@@ -99,3 +99,38 @@ enum status driver_await_word(const struct driver_word *w, struct error *err) {
         (void)w;
         return refuse_all(err);
 }
+
+enum status driver_use(const char *uuid, struct error *err) {
+        (void)uuid;
+        return refuse_all(err);
+}
+
+enum status driver_event_open(
+        void *context, const uint8_t handle[DRIVER_HANDLE_BYTES], void **ret, struct error *err) {
+        (void)context;
+        (void)handle;
+        (void)ret;
+        return refuse_all(err);
+}
+
+void driver_event_close(void *context, void *event) {
+        (void)context;
+        (void)event;
+}
+
+enum status driver_event_record(const struct driver_event *e, struct error *err) {
+        (void)e;
+        return refuse_all(err);
+}
+
+enum status driver_event_await(const struct driver_event *e, struct error *err) {
+        (void)e;
+        return refuse_all(err);
+}
+
+bool driver_is_stream_of(void *wanted, void *context, void *stream) {
+        (void)wanted;
+        (void)context;
+        (void)stream;
+        return false;
+}

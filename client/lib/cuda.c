@@ -22,6 +22,9 @@
         X(cuCtxSynchronize)                                                                                  \
         X(cuCtxGetDevice)                                                                                    \
         X(cuDeviceGet)                                                                                       \
+        X(cuDeviceGetCount)                                                                                  \
+        X(cuDevicePrimaryCtxRetain)                                                                          \
+        X(cuCtxSetCurrent)                                                                                   \
         X(cuDeviceGetUuid)                                                                                   \
         X(cuDeviceGetAttribute)                                                                              \
         X(cuPointerGetAttribute)                                                                             \
@@ -43,6 +46,10 @@
         X(cuMemcpyHtoD)                                                                                      \
         X(cuStreamSynchronize)                                                                               \
         X(cuStreamGetCtx)                                                                                    \
+        X(cuStreamWaitEvent)                                                                                 \
+        X(cuEventRecord)                                                                                     \
+        X(cuEventDestroy)                                                                                    \
+        X(cuIpcOpenEventHandle)                                                                              \
         X(cuStreamWriteValue64)                                                                              \
         X(cuStreamWaitValue64)
 
@@ -202,6 +209,28 @@ enum status driver_here(struct driver_place *ret, struct error *err) {
                 return status;
         ret->context = context;
         return describe_device(device, ret, err);
+}
+
+enum status driver_use(const char *uuid, struct error *err) {
+        int n = 0;
+        CUcontext context = NULL;
+        enum status status = driver_begin(err);
+        if (status == STATUS_OK)
+                status = TRY(err, cuDeviceGetCount, &n);
+        for (int i = 0; status == STATUS_OK && i < n; i++) {
+                struct driver_place place;
+                CUdevice device;
+                status = TRY(err, cuDeviceGet, &device, i);
+                if (status == STATUS_OK)
+                        status = describe_device(device, &place, err);
+                if (status != STATUS_OK || strcmp(place.uuid, uuid) != 0)
+                        continue;
+                status = TRY(err, cuDevicePrimaryCtxRetain, &context, device);
+                return status == STATUS_OK ? TRY(err, cuCtxSetCurrent, context) : status;
+        }
+        return status != STATUS_OK
+                       ? status
+                       : refuse(err, STATUS_NOT_FOUND, FIELD_BUFFER, "this process sees no device %s", uuid);
 }
 
 /* Makes `context` current; NULL leaves the thread's own. */
@@ -436,4 +465,40 @@ enum status driver_set_word(const struct driver_word *w, struct error *err) {
 enum status driver_await_word(const struct driver_word *w, struct error *err) {
         return WITHIN(context_of(w->context, w->stream), err, cuStreamWaitValue64, w->stream, w->address,
                 w->value, CU_STREAM_WAIT_VALUE_GEQ);
+}
+
+/* --- events --- */
+
+enum status driver_event_open(
+        void *context, const uint8_t handle[DRIVER_HANDLE_BYTES], void **ret, struct error *err) {
+        CUipcEventHandle h;
+        CUevent event = NULL;
+        _Static_assert(sizeof(h) == DRIVER_HANDLE_BYTES, "a handle is of the wire's size");
+        memcpy(&h, handle, sizeof(h));
+        enum status status = WITHIN(context, err, cuIpcOpenEventHandle, &event, h);
+        if (status == STATUS_OK)
+                *ret = event;
+        else
+                err->status = status = STATUS_UNSUPPORTED;
+        return status;
+}
+
+void driver_event_close(void *context, void *event) {
+        struct error ignored;
+        if (!event || !is_usable() || enter(context, &ignored) != STATUS_OK)
+                return;
+        (void)!driver.cuEventDestroy(event);
+        leave(context);
+}
+
+enum status driver_event_record(const struct driver_event *e, struct error *err) {
+        return WITHIN(e->context, err, cuEventRecord, e->event, e->stream);
+}
+
+enum status driver_event_await(const struct driver_event *e, struct error *err) {
+        return WITHIN(e->context, err, cuStreamWaitEvent, e->stream, e->event, 0);
+}
+
+bool driver_is_stream_of(void *wanted, void *context, void *stream) {
+        return context_of(context, stream) == wanted;
 }

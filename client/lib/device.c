@@ -310,6 +310,15 @@ const char *tutti_cuda_path_name(enum tutti_cuda_path path) {
         return NULL;
 }
 
+const char *tutti_cuda_order_name(enum tutti_cuda_order order) {
+        switch (order) {
+        case TUTTI_CUDA_HOST: return "host";
+        case TUTTI_CUDA_TIMELINE: return "timeline";
+        case TUTTI_CUDA_EVENTS: return "events";
+        }
+        return NULL;
+}
+
 enum tutti_cuda_path tutti_cuda_buffer_path(const struct tutti_buffer *b, const char **ret_why) {
         const struct device_memory *m = b ? device_of(b) : NULL;
         if (ret_why)

@@ -71,11 +71,14 @@ static const char *take_made(struct device_made *made, const struct reply *reply
 static const char *take_order(struct order_granted *order, const struct reply *reply, struct packet *packet) {
         if (reply->type != REPLY_SIGNALS)
                 return "no order in the answer to a request for signals";
-        order->is_timeline = reply->signals.order == ORDER_TIMELINE;
+        bool has_page = reply->signals.order == ORDER_TIMELINE || reply->signals.order == ORDER_EVENTS;
+        order->order = reply->signals.order;
         text_copy(order->why, sizeof(order->why), reply->signals.why);
-        if (order->is_timeline && (packet->n_fds != 1 || reply->signals.n_slots != SIGNAL_SLOTS))
+        if (has_page && (packet->n_fds != 1 || reply->signals.n_slots != SIGNAL_SLOTS))
                 return "an order without its page";
-        if (order->is_timeline)
+        if (reply->signals.order == ORDER_EVENTS && reply->signals.n_events != SIGNAL_EVENTS)
+                return "an order without its events";
+        if (has_page)
                 order->fd = fd_take(&packet->fds[0]);
         return NULL;
 }
@@ -103,6 +106,10 @@ static const char *take_body(
         case CALL_MADE: return take_made(call->made_device, reply, packet);
         case CALL_ORDER: return take_order(call->order, reply, packet);
         case CALL_WORK:
+                if (reply->type == REPLY_LAUNCHED) {
+                        call_launched(t, call);
+                        return NULL;
+                }
                 if (reply->type != REPLY_DONE)
                         return "no result in the answer to a submission";
                 return work_take_done(work_of(call), &reply->done, !reply->more);
@@ -131,7 +138,8 @@ const char *dispatch_reply(struct tutti *t, const struct reply *reply, struct pa
         if (wrong)
                 return wrong;
         if (reply->more)
-                return call->type == CALL_ROWS || call->type == CALL_WORK ? NULL : "an answer in parts where one was due";
+                return call->type == CALL_ROWS || call->type == CALL_WORK ? NULL
+                                                                          : "an answer in parts where one was due";
         call_end(t, call, STATUS_OK, NULL);
         return NULL;
 }

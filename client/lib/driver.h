@@ -29,6 +29,9 @@ struct driver_place {
 /* Where the calling thread is. INVALID: no context is current. */
 enum status driver_here(struct driver_place *ret, struct error *err) MUST_USE;
 
+/* Makes the primary context of this device current, which it stays. NOT_FOUND. */
+enum status driver_use(const char *uuid, struct error *err) MUST_USE;
+
 /* An allocation, seen from a pointer into it. */
 struct driver_memory {
         struct driver_place place;
@@ -75,6 +78,22 @@ enum status driver_write(const struct driver_copy *c, struct error *err) MUST_US
 enum status driver_wait(void *context, void *stream, struct error *err) MUST_USE;
 /* Until all of the context's have. */
 void driver_wait_all(void *context);
+
+/* An event of another process's. */
+struct driver_event {
+        void *context, *stream, *event;
+};
+
+/* By its handle; UNSUPPORTED where the driver refuses. */
+enum status driver_event_open(
+        void *context, const uint8_t handle[DRIVER_HANDLE_BYTES], void **ret, struct error *err) MUST_USE;
+void driver_event_close(void *context, void *event);
+/* Comes when the stream gets there. Both belong to the same context. */
+enum status driver_event_record(const struct driver_event *e, struct error *err) MUST_USE;
+/* The stream goes on when what was recorded last, before this call, has come. */
+enum status driver_event_await(const struct driver_event *e, struct error *err) MUST_USE;
+/* Whether a stream is `wanted`'s; `context` counts where it is the default one. */
+bool driver_is_stream_of(void *wanted, void *context, void *stream);
 
 /* A word of pinned memory, at `address` as devices see it. */
 struct driver_word {

@@ -181,6 +181,7 @@ static enum status put_in_order(struct passage *p) {
                 is_direct |= device_is_direct(m);
         }
         enum status status = order_begin(w->t, &p->order, is_direct, p->err);
+        p->work->order = p->order;
         p->request.submit.signal = (struct msg_signal){ p->order.slot, p->order.value };
         return status;
 }

@@ -53,8 +53,9 @@ void connection_take_in(struct tutti *t) {
 
 /* --- waiting --- */
 
-static enum wait_end state_of_wait(const struct call *call, uint32_t n_cancels, uint64_t deadline_ns) {
-        if (call->is_ended)
+static enum wait_end state_of_wait(const struct waiter *w, uint32_t n_cancels, uint64_t deadline_ns) {
+        const struct call *call = w->call;
+        if (call->is_ended || (w->is_for_launch && call->is_launched))
                 return WAIT_ENDED;
         if (call->n_cancels != n_cancels)
                 return WAIT_CANCELLED;
@@ -102,9 +103,8 @@ static void follow(struct tutti *t, struct waiter *me, uint64_t deadline_ns) {
         pthread_cond_timedwait(&me->woken, &t->lock, &until);
 }
 
-static void waiter_init(struct waiter *w, const struct call *call) {
+static void waiter_init(struct waiter *w) {
         pthread_condattr_t attr;
-        w->call = call;
         pthread_condattr_init(&attr);
         pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
         pthread_cond_init(&w->woken, &attr);
@@ -117,23 +117,32 @@ static void hand_on(struct tutti *t) {
                 pthread_cond_signal(&list_entry(t->waiters.next, struct waiter, node)->woken);
 }
 
-enum wait_end connection_wait(struct tutti *t, const struct call *call, uint64_t deadline_ns) {
-        struct waiter me;
-        uint32_t n_cancels = call->n_cancels;
+static enum wait_end wait_as(struct tutti *t, struct waiter *me, uint64_t deadline_ns) {
+        uint32_t n_cancels = me->call->n_cancels;
         enum wait_end end;
 
-        waiter_init(&me, call);
-        list_init(&me.node);
-        list_append(&t->waiters, &me.node);
-        while ((end = state_of_wait(call, n_cancels, deadline_ns)) == WAIT_GOES_ON)
+        waiter_init(me);
+        list_init(&me->node);
+        list_append(&t->waiters, &me->node);
+        while ((end = state_of_wait(me, n_cancels, deadline_ns)) == WAIT_GOES_ON)
                 if (t->leader)
-                        follow(t, &me, deadline_ns);
+                        follow(t, me, deadline_ns);
                 else
-                        lead(t, &me, deadline_ns);
-        list_unlink(&me.node);
+                        lead(t, me, deadline_ns);
+        list_unlink(&me->node);
         hand_on(t);
-        pthread_cond_destroy(&me.woken);
+        pthread_cond_destroy(&me->woken);
         return end;
+}
+
+enum wait_end connection_wait(struct tutti *t, const struct call *call, uint64_t deadline_ns) {
+        struct waiter me = { .call = call };
+        return wait_as(t, &me, deadline_ns);
+}
+
+enum wait_end connection_wait_launched(struct tutti *t, const struct call *call, uint64_t deadline_ns) {
+        struct waiter me = { .call = call, .is_for_launch = true };
+        return wait_as(t, &me, deadline_ns);
 }
 
 /* --- for an event loop --- */

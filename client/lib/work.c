@@ -36,6 +36,7 @@ struct tutti_work *work_new(struct tutti *t) {
         w->n_uses = 0;
         w->has_done = false;
         w->n_extents = w->extents_expected = 0;
+        w->order = (struct order_use){ 0 };
         w->staging.copied_bytes = w->copies.copied_bytes = 0;
         return w;
 }

@@ -8,6 +8,7 @@
 
 #include "lib/connection.h"
 #include "lib/device.h"
+#include "lib/order.h"
 #include "lib/staging.h"
 
 struct tutti_work {
@@ -29,6 +30,7 @@ struct tutti_work {
          * tells. Room for [2 * extents_expected]. Under `lock`. */
         uint64_t *extents;
         uint32_t n_extents, extents_expected, extents_capacity;
+        struct order_use order;      /* its stream; until it is sent, of who sends it */
         struct staging staging;      /* until it is sent, of who sends it; then under `landing` */
         struct device_copies copies; /* likewise, of staged device memory */
         pthread_mutex_t landing;     /* plain outputs come home once. Before `lock` */

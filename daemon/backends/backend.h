@@ -23,6 +23,7 @@ enum memory_path {
         PATH_VMM_MADE, /* device memory that tuttid made for the client */
         PATH_VMM_FD,   /* the client's VMM allocation, by its descriptor */
         PATH_CUDA_IPC, /* the client's allocation, by a legacy handle */
+        PATH_EVENTS,   /* no client's: a signal page, with events that the GPU worker makes */
 };
 
 #define MEMORY_HANDLE_BYTES 64 /* of a legacy handle */
@@ -73,7 +74,8 @@ struct chore {
         char why[160];
 };
 
-/* A 64-bit slot in a page that is shared with a client, for order between its stream and ours. */
+/* A slot in a page that is shared with a client, for order between its stream and ours: by its words, or, in
+ * memory of PATH_EVENTS, by its events. */
 struct signal {
         struct memory *page; /* NULL: the order is kept by the host */
         uint32_t slot;
@@ -90,6 +92,9 @@ struct run {
         const struct signal *signals; /* [n_signals]: one for each half that brought one */
         uint32_t n_signals;
         uint64_t limit_ns; /* how long it may wait for signals; then TIMEOUT, nothing written */
+        /* It is in the streams, and the done events of its signals have been recorded behind it. Set before
+         * is_over, of runs that have such signals. */
+        bool is_launched;
         bool is_over;
         enum status status;   /* OK, TIMEOUT (ready never came), DEVICE_LOST, ABORTED, INTERNAL */
         uint32_t late_signal; /* TIMEOUT: which */

@@ -23,6 +23,7 @@ struct gpu_device {
         char ways[GPU_TEXT_BYTES];     /* the same for people: "NVLink to 1,2,3,4"; "": over none */
         bool has_timeline;             /* its streams wait for values in memory, and write them */
         bool has_library;              /* NCCL is there for it */
+        bool has_events;               /* it has events between processes */
 };
 
 /* Something is less than it could be (P15). */

@@ -17,6 +17,7 @@ struct gpu_task {
         struct run run; /* first */
         struct list link;
         uint64_t ticket;
+        bool is_launch_told;
         struct worker_assembly assembly;
 };
 
@@ -39,7 +40,7 @@ void gpu_import(struct gpu *g, const struct worker_import *ask, int fd);
 void gpu_release(struct gpu *g, const struct worker_release *ask);
 void gpu_begin_run(struct gpu *g, const struct worker_run *ask);
 void gpu_add_part(struct gpu *g, const struct worker_part *part);
-/* Tells of all that are over. Whether there were any. */
+/* Tells of all that are over, and of those that clients' streams may follow now. Whether there were any. */
 bool gpu_tell_runs(struct gpu *g);
 /* At the end: whatever is there goes. */
 void gpu_let_go(struct gpu *g);

@@ -149,6 +149,15 @@ static void tell_run(struct gpu *g, const struct gpu_task *t) {
         gpu_say(g, -1);
 }
 
+static bool tell_launch(struct gpu *g, struct gpu_task *t) {
+        if (!t->run.is_launched || t->is_launch_told || t->run.is_over)
+                return false;
+        t->is_launch_told = true;
+        g->out.head = (struct worker_head){ .verb = WORKER_RUN_LAUNCHED, .ticket = t->ticket };
+        gpu_say(g, -1);
+        return true;
+}
+
 static void refuse_run(struct gpu *g, struct gpu_task *t, enum status status, const char *why) {
         t->run.status = status;
         text_copy(t->run.why, sizeof(t->run.why), why);
@@ -208,6 +217,7 @@ bool gpu_tell_runs(struct gpu *g) {
         bool is_any = false;
         list_for_each_safe (it, next, &g->running) {
                 struct gpu_task *t = list_entry(it, struct gpu_task, link);
+                is_any |= tell_launch(g, t);
                 if (!t->run.is_over || (g->backend->is_broken && t->run.status == STATUS_DEVICE_LOST))
                         continue; /* the latter is told by the end of this process, before anything else is
                                      sent here */

@@ -140,6 +140,7 @@ static void obey(struct gpu *g, int *fd, gpu_backend_maker *maker) {
         case WORKER_READY:
         case WORKER_OFF:
         case WORKER_CHORE_DONE:
+        case WORKER_RUN_LAUNCHED:
         case WORKER_SUMS:
         case WORKER_RUN_DONE:
         case WORKER_PONG: break;

@@ -1,6 +1,8 @@
 /* The ways to carry out a collective, as people name them. How they work: docs/algorithms.md. */
 #pragma once
 
+#include <stdint.h>
+
 enum algorithm_name {
         ALGORITHM_UNSPECIFIED, /* what the table of choices says */
         ALGORITHM_ONE_DEVICE,
@@ -15,3 +17,17 @@ enum algorithm_name {
 const char *algorithm_word(enum algorithm_name algorithm);
 /* "" and "auto" are unspecified; N_ALGORITHM: none of that name. */
 enum algorithm_name algorithm_parse(const char *word);
+
+/* From how many bytes on so many GPUs leave a reduction to their library. */
+struct threshold {
+        uint32_t n_gpus;
+        uint64_t bytes;
+};
+
+#define MAX_TUNED_GPUS 64
+
+/* What was measured on a host. */
+struct tuning {
+        uint32_t n;
+        struct threshold thresholds[MAX_TUNED_GPUS]; /* each number of GPUs once */
+};

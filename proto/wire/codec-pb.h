@@ -66,7 +66,7 @@ static inline enum process_state process_state_in(int value) {
 
 /* What is not known is no better than the plainest. */
 static inline enum stream_order order_in(int value) {
-        return (enum stream_order)known_or(value, ORDER_TIMELINE + 1, ORDER_HOST);
+        return (enum stream_order)known_or(value, ORDER_EVENTS + 1, ORDER_HOST);
 }
 
 /* Policies are refused when they are not known, never guessed: one beyond the last. */

@@ -228,13 +228,15 @@ static void signals_out(const struct msg_signals *s, Tutti__V1__Signals *m) {
         m->n_descriptors = s->n_descriptors;
         m->n_slots = s->n_slots;
         m->why = string_out(s->why);
+        m->n_events = s->n_events;
 }
 
 static struct msg_signals signals_in(const Tutti__V1__Signals *m) {
         return (struct msg_signals){ .order = order_in((int)m->order),
                 .n_descriptors = m->n_descriptors,
                 .n_slots = m->n_slots,
-                .why = string_in(m->why) };
+                .why = string_in(m->why),
+                .n_events = m->n_events };
 }
 
 struct rows_box {
@@ -313,6 +315,7 @@ static int body_in(const Tutti__V1__Reply *m, struct arena *arena, struct reply 
                 ret->type = REPLY_SIGNALS;
                 ret->signals = signals_in(m->signals);
                 return 0;
+        case TUTTI__V1__REPLY__BODY_LAUNCHED: ret->type = REPLY_LAUNCHED; return 0;
         case TUTTI__V1__REPLY__BODY_PREPARED:
         case TUTTI__V1__REPLY__BODY_LANE:
         case TUTTI__V1__REPLY__BODY__NOT_SET:
@@ -347,6 +350,7 @@ union body_box {
         Tutti__V1__Result result;
         Tutti__V1__Registered registered;
         Tutti__V1__Signals signals;
+        Tutti__V1__Launched launched;
         struct rows_box rows;
 };
 
@@ -383,6 +387,11 @@ static bool body_out(const struct reply *r, struct arena *scratch, union body_bo
                 signals_out(&r->signals, &box->signals);
                 m->body_case = TUTTI__V1__REPLY__BODY_SIGNALS;
                 m->signals = &box->signals;
+                break;
+        case REPLY_LAUNCHED:
+                tutti__v1__launched__init(&box->launched);
+                m->body_case = TUTTI__V1__REPLY__BODY_LAUNCHED;
+                m->launched = &box->launched;
                 break;
         case REPLY_ROWS:
                 m->body_case = TUTTI__V1__REPLY__BODY_ROWS;

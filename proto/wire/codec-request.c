@@ -455,7 +455,6 @@ struct query_box {
         Tutti__V1__Query message;
         struct submit_box shape;
 };
-
 static bool query_out(const struct msg_query *q, struct arena *scratch, struct query_box *box) {
         Tutti__V1__Query *m = &box->message;
         tutti__v1__query__init(m);

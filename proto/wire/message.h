@@ -24,13 +24,27 @@
 
 #define STATUS_PAGE_SLOTS 4096
 
-#define SIGNAL_SLOTS 4096
+#define SIGNAL_SLOTS  4096
+#define SIGNAL_EVENTS 64 /* slots that have events */
 
 /* One slot of the signal page (wire format, little-endian). */
 struct signal_slot {
         _Atomic uint64_t ready; /* written by the client's stream: what the half reads is there */
         _Atomic uint64_t done;  /* written by tuttid: the half has ended */
 };
+
+#define EVENT_HANDLE_BYTES 64
+
+/* Behind the slots, where order is by events (wire format, little-endian). */
+struct signal_events {
+        _Atomic uint64_t maker; /* whose they are; 0: there are none. By tuttid-gpu, after the handles */
+        _Atomic uint64_t
+                recorded[SIGNAL_EVENTS]; /* the maker of the ready event that the client has recorded */
+        uint8_t ready[SIGNAL_EVENTS][EVENT_HANDLE_BYTES], done[SIGNAL_EVENTS][EVENT_HANDLE_BYTES];
+};
+
+#define SIGNAL_PAGE_BYTES  (SIGNAL_SLOTS * sizeof(struct signal_slot))
+#define SIGNAL_EVENT_BYTES (SIGNAL_PAGE_BYTES + sizeof(struct signal_events))
 
 /* One slot of the status page (wire format, little-endian): slot = request mod STATUS_PAGE_SLOTS. Written by
  * tuttid alone. */
@@ -47,7 +61,7 @@ enum access { ACCESS_UNSPECIFIED, ACCESS_IN, ACCESS_OUT, ACCESS_INOUT };
 enum on_death { ON_DEATH_UNSPECIFIED, ON_DEATH_FAIL, ON_DEATH_SHRINK };
 enum on_leave { ON_LEAVE_UNSPECIFIED, ON_LEAVE_CONTRIBUTORS, ON_LEAVE_ZERO_FILL };
 enum buffer_kind { BUFFER_KIND_UNSPECIFIED, BUFFER_KIND_MEMFD, BUFFER_KIND_CUDA_VMM, BUFFER_KIND_CUDA_IPC };
-enum stream_order { ORDER_UNSPECIFIED, ORDER_HOST, ORDER_TIMELINE };
+enum stream_order { ORDER_UNSPECIFIED, ORDER_HOST, ORDER_TIMELINE, ORDER_EVENTS };
 enum what {
         WHAT_UNSPECIFIED,
         WHAT_STATUS,
@@ -236,6 +250,7 @@ enum reply_type {
         REPLY_RESULT,
         REPLY_REGISTERED,
         REPLY_SIGNALS,
+        REPLY_LAUNCHED,
 };
 
 struct msg_welcome {
@@ -286,6 +301,7 @@ struct msg_signals {
         enum stream_order order;
         uint32_t n_descriptors, n_slots;
         const char *why;
+        uint32_t n_events;
 };
 
 enum row_type {

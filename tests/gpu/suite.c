@@ -32,6 +32,12 @@ static void run(uint32_t n, void (*body)(struct replica *me), void *arg) {
         stop(h);
 }
 
+static void run_with(const char *setting, uint32_t n, void (*body)(struct replica *me), void *arg) {
+        struct host *h = host_start((const char *const[]){ "--set", "gpu.ipc=yes", "--set", setting, NULL });
+        run_replicas(h, n, body, arg);
+        stop(h);
+}
+
 /* --- in a replica --- */
 
 static struct tutti_group *begin(struct replica *me) {
@@ -172,12 +178,15 @@ static void body_ordered(struct replica *me) {
         struct tutti_buffer *b = must_take(me->t, TUTTI_CUDA_VMM_MADE, N * sizeof(float));
         GPU(cuMemHostAlloc, (void **)&seen, N_ROUNDS * sizeof(*seen), 0);
         GPU(cuMemAlloc, &busy, ballast);
-        ck_assert_msg(tutti_cuda_order(me->t, &why) == TUTTI_CUDA_TIMELINE, "no timeline: %s", why);
+        const enum tutti_cuda_order *order = me->arg;
+        ck_assert_msg(
+                tutti_cuda_order(me->t, &why) == *order, "no %s: %s", tutti_cuda_order_name(*order), why);
         for (int i = 0; i < N_ROUNDS; i++) {
                 for (int k = 0; k < 10; k++)
                         GPU(cuMemsetD8Async, busy, (unsigned char)k, ballast, s);
                 GPU(cuMemsetD32Async, gpu_at(b), bits_of((float)(i + 1 + (int)me->rank)), N, s);
                 works[i] = start_on(g, NULL, b, s);
+                expect_status(tutti_cuda_follow(works[i], -1), TUTTI_OK);
                 GPU(cuMemcpyDtoHAsync, &seen[i], gpu_at(b) + (N - 1) * sizeof(float), sizeof(float), s);
         }
         GPU(cuStreamSynchronize, s);
@@ -189,7 +198,14 @@ static void body_ordered(struct replica *me) {
 }
 
 START_TEST(streams_wait_for_values_and_for_results_on_the_device) {
-        run(2, body_ordered, NULL);
+        enum tutti_cuda_order order = TUTTI_CUDA_TIMELINE;
+        run(2, body_ordered, &order);
+}
+END_TEST
+
+START_TEST(streams_wait_by_events_as_well) {
+        enum tutti_cuda_order order = TUTTI_CUDA_EVENTS;
+        run_with("gpu.order=events", 2, body_ordered, &order);
 }
 END_TEST
 
@@ -370,5 +386,6 @@ END_TEST
 
 UNIT_MAIN("gpu-suite", 60, N2_memory_that_tuttid_makes, N2_memory_by_its_descriptor,
         E8_memory_by_a_legacy_handle, N2_memory_copied_through_the_host, N4_device_and_host_in_one_collective,
-        streams_wait_for_values_and_for_results_on_the_device, P10_P13_every_op_and_type_is_the_oracles,
-        P5_a_stream_goes_on_when_a_client_is_killed, E14_a_killed_worker_is_replaced)
+        streams_wait_for_values_and_for_results_on_the_device, streams_wait_by_events_as_well,
+        P10_P13_every_op_and_type_is_the_oracles, P5_a_stream_goes_on_when_a_client_is_killed,
+        E14_a_killed_worker_is_replaced)

@@ -536,7 +536,8 @@ static const struct reply registered = { .request = 5,
         .registered = { 1, 2u << 20 } },
                           signals = { .request = 5,
                                   .type = REPLY_SIGNALS,
-                                  .signals = { ORDER_TIMELINE, 1, SIGNAL_SLOTS, "" } };
+                                  .signals = { ORDER_EVENTS, 1, SIGNAL_SLOTS, "", SIGNAL_EVENTS } },
+                          launched = { .request = 5, .type = REPLY_LAUNCHED, .more = true };
 
 START_TEST(signals_are_opened_and_device_memory_is_registered) {
         struct request r = pass_request(&open_signals);
@@ -550,12 +551,16 @@ START_TEST(signals_are_opened_and_device_memory_is_registered) {
         SAME(&signals.signals, &back.signals, n_descriptors);
         SAME(&signals.signals, &back.signals, n_slots);
         SAME_STR(&signals.signals, &back.signals, why);
+        SAME(&signals.signals, &back.signals, n_events);
+        back = pass_reply(&launched);
+        ck_assert_int_eq(back.type, REPLY_LAUNCHED);
+        ck_assert(back.more && back.request == 5);
 }
 END_TEST
 
 START_TEST(an_order_that_is_not_known_is_the_plainest) {
         struct request r = open_signals;
-        r.open_signals.order = (enum stream_order)(ORDER_TIMELINE + 1);
+        r.open_signals.order = (enum stream_order)(ORDER_EVENTS + 1);
         ck_assert_int_eq(pass_request(&r).open_signals.order, ORDER_HOST);
         struct reply reply = signals;
         reply.signals.order = (enum stream_order)1000;

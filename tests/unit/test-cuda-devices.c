@@ -21,6 +21,7 @@ static void each_says_what_it_is(const char *n_devices) {
                         1u << PATH_MEMFD | 1u << PATH_VMM_MADE | 1u << PATH_VMM_FD | 1u << PATH_CUDA_IPC);
                 ck_assert_uint_eq(d->peers[0], (1u << t.b->n_devices) - 1);
                 ck_assert(d->has_timeline && d->has_library);
+                ck_assert(d->has_events); /* legacy handles are taken */
         }
         ck_assert_ptr_null(t.b->base.ops->fallback(&t.b->base));
         bench_close(&t);

@@ -26,13 +26,17 @@ static void *map_memory(int fd, size_t n_bytes) {
         return at;
 }
 
+/* No timeline, and then no events either. */
 static void answer_host_order(struct server *s) {
-        struct request r = server_take(s, REQUEST_OPEN_SIGNALS);
-        ck_assert_int_eq(r.open_signals.order, ORDER_TIMELINE);
-        ck_assert_uint_eq(strlen(r.open_signals.device), UUID_CHARS);
-        server_reply(s, &(struct reply){ .request = r.request,
-                                .type = REPLY_SIGNALS,
-                                .signals = { .order = ORDER_HOST, .why = "not today" } });
+        static const enum stream_order asked[] = { ORDER_TIMELINE, ORDER_EVENTS };
+        for (size_t i = 0; i < 2; i++) {
+                struct request r = server_take(s, REQUEST_OPEN_SIGNALS);
+                ck_assert_int_eq(r.open_signals.order, asked[i]);
+                ck_assert_uint_eq(strlen(r.open_signals.device), UUID_CHARS);
+                server_reply(s, &(struct reply){ .request = r.request,
+                                        .type = REPLY_SIGNALS,
+                                        .signals = { .order = ORDER_HOST, .why = "not today" } });
+        }
 }
 
 static struct signal_slot *answer_timeline(struct server *s) {

@@ -2,6 +2,7 @@
  * goes. Its chores are done by hand, in the order that the test wants. */
 #include <fcntl.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -39,7 +40,9 @@ static void tear_down(struct fixture *f) {
 }
 
 static enum status open_page(struct fixture *f, uint64_t session) {
-        const struct signals_ask ask = { .session = session, .request = 9, .uid = 7 };
+        const struct signals_ask ask = {
+                .session = session, .request = 9, .uid = 7, .order = ORDER_TIMELINE
+        };
         return signals_open(f->signals, &ask, &f->chores, &f->err);
 }
 
@@ -128,6 +131,65 @@ START_TEST(one_page_for_each_connection_and_it_is_charged) {
         end_session(&f, 1, slots);
         for (uint64_t i = 0; i < n; i++)
                 end_session(&f, 2 + i, others[i]);
+        tear_down(&f);
+}
+END_TEST
+
+/* The chore that goes to the GPU worker next, with what it is to be. */
+static struct chore *take_worker_chore(struct fixture *f, enum chore_kind kind) {
+        struct list *first = list_take_first(&f->chores);
+        ck_assert_ptr_nonnull(first);
+        struct chore *c = list_entry(first, struct chore, link);
+        ck_assert_int_eq(c->kind, kind);
+        ck_assert_int_eq(c->path, PATH_EVENTS);
+        ck_assert(signals_own(c));
+        return c;
+}
+
+/* A page with events is granted when the worker has made them, and they go before it. */
+START_TEST(a_page_with_events_goes_to_the_worker_and_comes_back_from_there) {
+        struct fixture f;
+        struct memory there = { .path = PATH_EVENTS, .remote = 5 };
+        const struct signals_ask ask = {
+                .session = 1, .request = 9, .uid = 7, .order = ORDER_EVENTS, .device = DEVICE_GPU + 1
+        };
+        set_up(&f);
+        ck_assert_int_eq(signals_open(f.signals, &ask, &f.chores, &f.err), STATUS_OK);
+        ck_assert(do_chore(&f));
+        ck_assert_uint_eq(f.news.request, 0); /* nothing yet */
+        struct chore *c = take_worker_chore(&f, CHORE_IMPORT);
+        ck_assert_uint_eq(c->device, DEVICE_GPU + 1);
+        ck_assert_uint_eq(c->n_bytes, SIGNAL_EVENT_BYTES);
+        c->memory = &there;
+        c->status = STATUS_OK;
+        ck_assert(signals_chore_done(f.signals, c, &f.chores, &f.news));
+        ck_assert_int_eq(f.news.order, ORDER_EVENTS);
+        ck_assert_int_eq(f.news.status, STATUS_OK);
+        signals_end_session(f.signals, 1, &f.chores);
+        c = take_worker_chore(&f, CHORE_RELEASE);
+        c->memory = NULL;
+        ck_assert(!signals_chore_done(f.signals, c, &f.chores, &f.news));
+        do_chores(&f);
+        ck_assert(f.news.is_gone);
+        tear_down(&f);
+}
+END_TEST
+
+START_TEST(events_that_cannot_be_made_are_said_and_leave_nothing) {
+        struct fixture f;
+        const struct signals_ask ask = { .session = 1, .request = 9, .uid = 7, .order = ORDER_EVENTS };
+        set_up(&f);
+        ck_assert_int_eq(signals_open(f.signals, &ask, &f.chores, &f.err), STATUS_OK);
+        ck_assert(do_chore(&f));
+        struct chore *c = take_worker_chore(&f, CHORE_IMPORT);
+        c->status = STATUS_UNSUPPORTED;
+        snprintf(c->why, sizeof(c->why), "none to be had");
+        ck_assert(signals_chore_done(f.signals, c, &f.chores, &f.news));
+        ck_assert_int_eq(f.news.status, STATUS_UNSUPPORTED);
+        ck_assert_str_eq(f.news.why, "none to be had");
+        do_chores(&f);
+        struct signal_slot *slots = make_page(&f, 1); /* another attempt is free */
+        end_session(&f, 1, slots);
         tear_down(&f);
 }
 END_TEST
@@ -261,8 +323,10 @@ START_TEST(every_call_may_fail) {
 }
 END_TEST
 
-UNIT_MAIN("signals", 30, nothing_is_offered_until_somebody_offers_it, a_page_is_zero_and_its_size_is_sealed,
-        one_page_for_each_connection_and_it_is_charged, a_half_names_a_page_that_is_there_and_a_slot_of_it,
-        what_the_worker_did_not_end_is_written_here, what_comes_while_a_chore_is_out_is_written_by_the_next,
-        done_never_goes_back, O3_a_client_that_punches_its_page_harms_nobody,
-        a_session_that_ends_early_leaves_nothing, every_call_may_fail)
+UNIT_MAIN("signals", 30, a_page_with_events_goes_to_the_worker_and_comes_back_from_there,
+        events_that_cannot_be_made_are_said_and_leave_nothing, nothing_is_offered_until_somebody_offers_it,
+        a_page_is_zero_and_its_size_is_sealed, one_page_for_each_connection_and_it_is_charged,
+        a_half_names_a_page_that_is_there_and_a_slot_of_it, what_the_worker_did_not_end_is_written_here,
+        what_comes_while_a_chore_is_out_is_written_by_the_next, done_never_goes_back,
+        O3_a_client_that_punches_its_page_harms_nobody, a_session_that_ends_early_leaves_nothing,
+        every_call_may_fail)

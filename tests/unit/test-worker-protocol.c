@@ -293,6 +293,7 @@ static size_t example(uint32_t verb, union worker_packet *p, enum worker_end *re
         case WORKER_READY:
         case WORKER_OFF:
         case WORKER_CHORE_DONE:
+        case WORKER_RUN_LAUNCHED:
         case WORKER_RUN_DONE:
         case WORKER_PONG: break;
         }
@@ -338,6 +339,12 @@ START_TEST(texts_without_an_end_and_numbers_out_of_range_are_refused) {
         n = example(WORKER_DEVICE, &p, &sender);
         memset(&p.device.report.has_timeline, 0x7f, 1);
         ck_assert_int_eq(worker_check(&p, n, 0, sender), -EPROTO);
+        n = example(WORKER_DEVICE, &p, &sender);
+        memset(&p.device.report.has_events, 0x7f, 1);
+        ck_assert_int_eq(worker_check(&p, n, 0, sender), -EPROTO);
+        n = example(WORKER_IMPORT, &p, &sender);
+        p.import.path = PATH_EVENTS; /* a page, which has one */
+        ck_assert_int_eq(worker_check(&p, n, 1, sender), 0);
         n = example(WORKER_IMPORT, &p, &sender);
         p.import.path = PATH_CUDA_IPC; /* brings no descriptor */
         ck_assert_int_eq(worker_check(&p, n, 1, sender), -EPROTO);

@@ -82,7 +82,8 @@ struct tutti_row_device {
         int failing;
         /* Of a GPU, else "": its UUID, and which kinds of memory it takes, best first ("vmm-made vmm-fd"). */
         const char *uuid, *paths;
-        int has_timeline; /* of a GPU: streams wait for each other on the devices */
+        int has_timeline;  /* of a GPU: streams wait for each other on the devices */
+        const char *order; /* of a GPU, else "": the best order of streams: "timeline", "events", "host" */
 };
 
 struct tutti_row_group {
@@ -289,6 +290,10 @@ TUTTI_API enum tutti_status tutti_admin_kick(
 /* Which lines tuttid logs: "error", "warning", "notice", "info" or "debug", until it reloads its
  * configuration or ends. INVALID: another word. */
 TUTTI_API enum tutti_status tutti_admin_log_level(struct tutti *t, const char *level);
+/* Makes the primary context of the GPU with this UUID current in this thread, for as long as the process
+ * lives, so that a program which computes nothing itself can have device memory. UNSUPPORTED: no driver here;
+ * NOT_FOUND: this process does not see the GPU. */
+TUTTI_API enum tutti_status tutti_admin_use_gpu(const char *uuid);
 
 /* The socket path that tutti_open(NULL) would use, into `buf`; OK, LIMIT, NO_DAEMON (none exists; buf holds
  * the places looked at). */

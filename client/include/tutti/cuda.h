@@ -15,19 +15,27 @@
  *
  * Who computes on a stream says which (tutti_options.stream). tutti_cuda_order tells what that means here:
  *
- *   TUTTI_CUDA_TIMELINE  the call returns at once. The values are read when the stream gets there, and what
- * is put into the stream afterwards runs when the result is there. The thread need not wait; the work still
- * says how it ended, and whether the result may be used. It is freed like any other. TUTTI_CUDA_HOST      the
- * call waits for the stream, then submits. The result is there when tutti_work_wait
- *                        (_test, _result) has said OK: put nothing into the stream before that which reads
- * it.
+ *   TUTTI_CUDA_TIMELINE
+ *           the call returns at once. The values are read when the stream gets there, and what is put into
+ *           the stream afterwards runs when the result is there. The thread need not wait; the work still
+ *           says how it ended, and whether the result may be used. It is freed like any other.
+ *   TUTTI_CUDA_EVENTS
+ *           the call returns at once, and the values are read when the stream gets there. What is put into
+ *           the stream afterwards finds the result once tutti_cuda_follow has said OK, which it does as soon
+ *           as the collective is on its way on the devices; or once tutti_work_wait has.
+ *   TUTTI_CUDA_HOST
+ *           the call waits for the stream, then submits. The result is there when tutti_work_wait (_test,
+ *           _result) has said OK: put nothing into the stream before that which reads it.
  *
- * A buffer whose path is TUTTI_CUDA_STAGED is always TUTTI_CUDA_HOST. Without a stream the values are taken
- * as they are at the time of the call, and the result is there as in TUTTI_CUDA_HOST.
+ * tutti_cuda_follow before what reads the result is right with all three. A buffer whose path is
+ * TUTTI_CUDA_STAGED is always TUTTI_CUDA_HOST. Without a stream the values are taken as they are at the time
+ * of the call, and the result is there as in TUTTI_CUDA_HOST.
  *
  * A stream that waits is never left: when the collective ends otherwise than with OK, the stream goes on as
  * well, with outputs as the status says. If tuttid dies, it goes on when the process next calls any function
- * of libtutti with this connection. */
+ * of libtutti with this connection. With TUTTI_CUDA_EVENTS a stream that follows a collective waits for the
+ * event of another process, tuttid-gpu: should that die in between, CUDA promises nothing, and the stream may
+ * stand until its context is destroyed (the work says DEVICE_LOST). */
 #ifndef TUTTI_CUDA_H
 #define TUTTI_CUDA_H
 
@@ -81,11 +89,21 @@ TUTTI_API enum tutti_status tutti_cuda_buffer_register(struct tutti *t, void *po
  * or ""; good while the buffer is. */
 TUTTI_API enum tutti_cuda_path tutti_cuda_buffer_path(const struct tutti_buffer *b, const char **ret_why);
 
-enum tutti_cuda_order { TUTTI_CUDA_HOST = 0, TUTTI_CUDA_TIMELINE };
+enum tutti_cuda_order { TUTTI_CUDA_HOST = 0, TUTTI_CUDA_TIMELINE, TUTTI_CUDA_EVENTS };
 
 /* What a stream means on this connection; asks tuttid the first time, for the device that is current in this
- * thread. *ret_why (may be NULL): why it is HOST, or ""; good while the connection is. */
+ * thread. *ret_why (may be NULL): why it is not TIMELINE, or ""; good while the connection is. */
 TUTTI_API enum tutti_cuda_order tutti_cuda_order(struct tutti *t, const char **ret_why);
+
+/* "host", "timeline", "events"; NULL for unknown values. */
+TUTTI_API const char *tutti_cuda_order_name(enum tutti_cuda_order order);
+
+/* OK: what is put into the work's stream from now on finds the result, if there is one: how it ended, the
+ * work says. At once with TIMELINE; with EVENTS when all halves are in, all their streams have come so far,
+ * and the collective is on its way; with HOST, and for a work without a stream, when it has ended with OK,
+ * and then plain outputs are in place. Otherwise PENDING (`seconds` are over; negative: no limit), CANCELLED
+ * (tutti_work_cancel), or the status with which it ended. */
+TUTTI_API enum tutti_status tutti_cuda_follow(struct tutti_work *w, double seconds);
 
 #ifdef __cplusplus
 }

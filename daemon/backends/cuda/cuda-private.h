@@ -11,6 +11,7 @@
 #define ON_HOST UINT32_MAX /* instead of a device's index: host memory that all devices reach */
 
 struct cliques;
+struct event_pool;
 struct tenant;
 
 struct cuda_device {
@@ -77,6 +78,8 @@ struct cuda_memory {
         uint8_t *map;
         uint64_t n_map_bytes;
         bool is_pinned; /* otherwise runs copy it through memory of ours */
+        /* PATH_EVENTS, which is mapped likewise and not pinned */
+        struct event_pool *events;
 };
 
 struct cuda {

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "backends/cuda/cuda-private.h"
+#include "backends/cuda/events.h"
 #include "backends/cuda/kernels-image.h"
 #include "base/log.h"
 #include "base/text.h"
@@ -101,8 +102,11 @@ static void find_abilities(struct cuda *c, struct cuda_device *d) {
                 report->paths |= 1u << PATH_CUDA_IPC;
         d->has_read_only = attribute(c, d, CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED) != 0;
         report->has_timeline = attribute(c, d, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS) != 0;
+        report->has_events = c->options.takes_ipc && cuda_events_can_be_made(c, d);
         if (!report->has_timeline)
-                cuda_add_fallback(c, name, "its streams cannot wait for values in memory");
+                cuda_add_fallback(c, name, "its streams cannot wait for values in memory; %s",
+                        report->has_events ? "clients order them by events"
+                                           : "clients wait for them by the host");
 }
 
 static int load_kernels(struct cuda *c, struct cuda_device *d) {

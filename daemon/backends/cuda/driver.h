@@ -51,6 +51,7 @@
         X(cuMemGetAllocationPropertiesFromHandle)                                                            \
         X(cuIpcOpenMemHandle)                                                                                \
         X(cuIpcCloseMemHandle)                                                                               \
+        X(cuIpcGetEventHandle)                                                                               \
         X(cuStreamCreate)                                                                                    \
         X(cuStreamDestroy)                                                                                   \
         X(cuStreamQuery)                                                                                     \

@@ -118,7 +118,9 @@ static int finish(struct cuda *c, struct flight *f) {
         /* With stand-ins the outputs are not there yet. */
         if (r == 0 && !f->has_stand_ins && flight_can_wait(c, f))
                 r = flight_write_done_on_stream(c, f);
-        return r < 0 ? r : record(c, f, f->lead);
+        if (r == 0)
+                r = record(c, f, f->lead);
+        return r < 0 || f->has_stand_ins ? r : flight_record_done_events(c, f);
 }
 
 /* --- a kernel --- */

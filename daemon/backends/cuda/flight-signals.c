@@ -1,5 +1,6 @@
 /* Order between a client's stream and ours: words in a page that both have registered. */
 #include <errno.h>
+#include "backends/cuda/events.h"
 #include "backends/cuda/flight.h"
 
 static uint64_t offset_of(const struct signal *s) {
@@ -18,16 +19,30 @@ static CUdeviceptr done_at(const struct signal *s) {
         return cuda_memory_of(s->page)->at + offset_of(s) + offsetof(struct signal_words, done);
 }
 
-bool flight_is_ready(const struct flight *f, uint32_t *ret) {
+static bool is_ready(struct cuda *c, const struct signal *s) {
+        if (signal_has_event(s))
+                return cuda_event_ask(c, s) == EVENT_CAME;
+        /* In a circle, as the driver compares. */
+        return !s->page || (int64_t)(atomic_load(&words_of(s)->ready) - s->value) >= 0;
+}
+
+bool flight_is_ready(struct cuda *c, const struct flight *f, uint32_t *ret) {
         for (uint32_t i = 0; i < f->run->n_signals; i++) {
-                const struct signal *s = &f->run->signals[i];
-                /* In a circle, as the driver compares. */
-                if (!s->page || (int64_t)(atomic_load(&words_of(s)->ready) - s->value) >= 0)
+                if (is_ready(c, &f->run->signals[i]))
                         continue;
                 *ret = i;
                 return false;
         }
         return true;
+}
+
+bool flight_is_stale(struct cuda *c, const struct flight *f) {
+        for (uint32_t i = 0; i < f->run->n_signals; i++) {
+                const struct signal *s = &f->run->signals[i];
+                if (signal_has_event(s) && cuda_event_ask(c, s) == EVENT_OF_ANOTHER)
+                        return true;
+        }
+        return false;
 }
 
 bool flight_can_wait(struct cuda *c, const struct flight *f) {
@@ -64,6 +79,27 @@ int flight_write_done_on_stream(struct cuda *c, struct flight *f) {
         }
         if (r == 0)
                 f->writes_done = true;
+        return r;
+}
+
+int flight_record_done_events(struct cuda *c, struct flight *f) {
+        int r = 0;
+        bool is_any = false;
+        for (uint32_t i = 0; r == 0 && i < f->run->n_signals; i++) {
+                const struct signal *s = &f->run->signals[i];
+                if (!signal_has_event(s))
+                        continue;
+                struct cuda_device *d = cuda_events_device(s);
+                CUstream stream = flight_stream(c, f, d);
+                r = stream ? cuda_enter(c, d) : -EIO;
+                if (r == 0 && d != f->lead)
+                        r = cuda_check(c, c->driver.cuStreamWaitEvent(stream, f->events[f->lead->index], 0),
+                                "cuStreamWaitEvent");
+                if (r == 0)
+                        r = cuda_event_record_done(c, s, stream);
+                is_any = true;
+        }
+        f->run->is_launched = is_any && r == 0;
         return r;
 }
 

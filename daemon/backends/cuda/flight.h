@@ -113,9 +113,13 @@ void flight_copy_out(struct flight *f);
 /* --- flight-signals.c --- */
 
 /* Whether the host sees all ready; otherwise *ret is the first that is not. */
-bool flight_is_ready(const struct flight *f, uint32_t *ret);
+bool flight_is_ready(struct cuda *c, const struct flight *f, uint32_t *ret);
+/* Whether a client has recorded an event of a process before this one: what it stands for is not known. */
+bool flight_is_stale(struct cuda *c, const struct flight *f);
 int flight_wait_on_stream(struct cuda *c, struct flight *f) MUST_USE;
 int flight_write_done_on_stream(struct cuda *c, struct flight *f) MUST_USE;
+/* Behind what the lead's event stands for: those who brought events may wait for theirs. */
+int flight_record_done_events(struct cuda *c, struct flight *f) MUST_USE;
 /* Whatever the end was: who waits for `done` goes on. */
 void flight_write_done(struct cuda *c, struct flight *f);
 /* The stream goes on, and its kernels do nothing. */

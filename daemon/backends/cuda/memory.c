@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "backends/cuda/cuda-private.h"
+#include "backends/cuda/events.h"
 #include "base/cleanup.h"
 #include "base/fd.h"
 
@@ -26,6 +27,7 @@ enum status cuda_refuse(struct chore *chore, enum status status, const char *for
 
 static void close_memory(struct cuda *c, struct cuda_memory *m) {
         cuda_device_memory_close(c, m);
+        cuda_events_close(c, m);
         if (m->is_pinned && cuda_enter(c, &c->devices[0]) == 0)
                 cuda_note(c, c->driver.cuMemHostUnregister(m->map), "cuMemHostUnregister");
         if (m->map)
@@ -125,6 +127,12 @@ static enum status import_host(struct cuda *c, struct chore *chore, struct cuda_
         return status == STATUS_OK ? pin(c, chore, m) : status;
 }
 
+/* A page whose events are made with it. */
+static enum status import_events(struct cuda *c, struct chore *chore, struct cuda_memory *m) {
+        enum status status = map_host(chore, m, PROT_READ | PROT_WRITE);
+        return status == STATUS_OK ? cuda_events_open(c, chore, m) : status;
+}
+
 /* --- chores --- */
 
 static enum status bring_in(struct cuda *c, struct chore *chore, struct cuda_memory *m) {
@@ -132,6 +140,7 @@ static enum status bring_in(struct cuda *c, struct chore *chore, struct cuda_mem
                 return cuda_refuse(chore, STATUS_DEVICE_LOST, "%s", c->base.broken_why);
         switch (chore->path) {
         case PATH_MEMFD: return import_host(c, chore, m);
+        case PATH_EVENTS: return import_events(c, chore, m);
         case PATH_VMM_MADE:
         case PATH_VMM_FD:
         case PATH_CUDA_IPC:

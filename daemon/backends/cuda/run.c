@@ -65,6 +65,7 @@ static void unref(void *data, struct cuda_memory *m) {
         cuda_memory_unref(data, m);
 }
 
+/* That a signal with events has some is the import's doing. */
 static bool signals_are_sound(const struct run *run) {
         for (uint32_t i = 0; i < run->n_signals; i++) {
                 const struct signal *s = &run->signals[i];
@@ -107,7 +108,7 @@ static void advance(struct cuda *c, struct flight *f);
 int cuda_run_launch(struct backend *b, struct run *run) {
         struct cuda *c = cuda_of(b);
         struct flight *f = calloc(1, sizeof(*f));
-        run->is_over = false;
+        run->is_over = run->is_launched = false;
         run->status = STATUS_OK;
         run->why[0] = '\0';
         run->late_signal = 0;
@@ -170,7 +171,12 @@ static bool has_cliques(struct cuda *c, struct flight *f) {
 /* Whether it may be put into streams now. */
 static bool may_go(struct cuda *c, struct flight *f) {
         uint32_t late = 0;
-        bool is_ready = flight_is_ready(f, &late);
+        if (flight_is_stale(c, f)) {
+                flight_fail(f, STATUS_DEVICE_LOST,
+                        "tuttid-gpu was started anew while it was on its way; nothing was written");
+                return false;
+        }
+        bool is_ready = flight_is_ready(c, f, &late);
         if (!is_ready && must_be_ready(c, f)) {
                 if (clock_now_ns() - f->launched_ns > f->run->limit_ns)
                         time_out(f, late);
@@ -223,7 +229,7 @@ static void watch_signals(struct cuda *c, struct flight *f) {
         uint32_t late;
         if (!f->is_waiting || f->is_let_go)
                 return;
-        if (flight_is_ready(f, &late)) {
+        if (flight_is_ready(c, f, &late)) {
                 tenant_works(c, f);
                 return;
         }

@@ -81,6 +81,7 @@ CUresult fake_devices_init(void) {
         fake.n_physical = n < 0 ? 0 : n > FAKE_MAX_DEVICES ? FAKE_MAX_DEVICES : n;
         fake.total_bytes = strtoull(setting("FAKECUDA_MEMORY", "17179869184"), NULL, 10);
         fake.has_ipc = strcmp(setting("FAKECUDA_IPC", ""), "refused") != 0;
+        fake.has_memops = strcmp(setting("FAKECUDA_MEMOPS", ""), "refused") != 0;
         fake.has_vmm = strcmp(setting("FAKECUDA_VMM", ""), "refused") != 0;
         read_pairs(setting("FAKECUDA_PEERS", "all"), fake.reach);
         read_pairs(setting("FAKECUDA_LINKS", "none"), fake.links);
@@ -180,8 +181,6 @@ static const struct {
         { CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT, 2 },
         { CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS, 1 },
         { CU_DEVICE_ATTRIBUTE_STREAM_PRIORITIES_SUPPORTED, 1 },
-        { CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS, 1 },
-        { CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR, 1 },
         { CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM, 1 },
         { CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED, 1 },
         { CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED, 1 },
@@ -193,6 +192,9 @@ static int attribute_of(CUdevice_attribute attribute, int physical) {
         if (attribute == CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED ||
                 attribute == CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED)
                 return fake.has_vmm;
+        if (attribute == CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS ||
+                attribute == CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR)
+                return fake.has_memops;
         if (attribute == CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED)
                 return fake.has_ipc;
         if (attribute == CU_DEVICE_ATTRIBUTE_PCI_BUS_ID)

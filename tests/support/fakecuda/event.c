@@ -13,6 +13,7 @@
 
 struct counters {
         _Atomic uint64_t n_recorded, n_done;
+        _Atomic bool is_gone; /* who made it has let go of it */
 };
 
 struct fake_event {
@@ -48,6 +49,12 @@ static void unref(struct fake_event *e) {
 
 static struct fake_event *find_event(CUevent event) {
         return fake_handle_find(FAKE_EVENT, event);
+}
+
+/* For use: after the one that made it has destroyed it, a real driver may do anything. */
+static struct fake_event *find_living_event(CUevent event) {
+        struct fake_event *e = find_event(event);
+        return e && !atomic_load(&e->counters->is_gone) ? e : NULL;
 }
 
 static bool is_done(const struct fake_event *e, uint64_t record) {
@@ -120,6 +127,8 @@ CUresult CUDAAPI cuEventDestroy(CUevent event) {
         struct fake_event *e = find_event(event);
         if (!e)
                 return fake_leave(CUDA_ERROR_INVALID_HANDLE);
+        if (e->fd >= 0)
+                atomic_store(&e->counters->is_gone, true);
         discard(e);
         return fake_leave(CUDA_SUCCESS);
 }
@@ -172,7 +181,7 @@ CUresult CUDAAPI cuEventRecord(CUevent event, CUstream stream) {
         CUresult r = fake_enter(CALL_cuEventRecord, FAKE_CONTEXT);
         if (r != CUDA_SUCCESS)
                 return r;
-        struct fake_event *e = find_event(event);
+        struct fake_event *e = find_living_event(event);
         struct fake_stream *s = fake_stream_find(stream);
         if (!e || !s || e->context != s->context)
                 return fake_leave(CUDA_ERROR_INVALID_HANDLE);
@@ -188,7 +197,7 @@ CUresult CUDAAPI cuStreamWaitEvent(CUstream stream, CUevent event, unsigned int 
         CUresult r = fake_enter(CALL_cuStreamWaitEvent, FAKE_CONTEXT);
         if (r != CUDA_SUCCESS)
                 return r;
-        struct fake_event *e = find_event(event);
+        struct fake_event *e = find_living_event(event);
         struct fake_stream *s = fake_stream_find(stream);
         if (!e || !s)
                 return fake_leave(CUDA_ERROR_INVALID_HANDLE);
@@ -209,7 +218,7 @@ CUresult CUDAAPI cuEventQuery(CUevent event) {
         CUresult r = fake_enter(CALL_cuEventQuery, FAKE_INIT);
         if (r != CUDA_SUCCESS)
                 return r;
-        const struct fake_event *e = find_event(event);
+        const struct fake_event *e = find_living_event(event);
         if (!e)
                 return fake_leave(CUDA_ERROR_INVALID_HANDLE);
         return fake_leave(is_done(e, last_record(e)) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY);

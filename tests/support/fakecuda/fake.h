@@ -58,7 +58,7 @@ struct fake {
         uint32_t links[FAKE_MAX_DEVICES];   /* bit j of [i]: over links of their own */
         uint32_t dead[FAKE_MAX_DEVICES];    /* bit j of [i]: copies between i and j never end */
         uint32_t corrupt[FAKE_MAX_DEVICES]; /* bit j of [i]: copies between i and j flip a bit */
-        bool has_ipc, has_vmm;
+        bool has_ipc, has_vmm, has_memops;
         uint64_t total_bytes;
         struct fake_context contexts[FAKE_MAX_DEVICES]; /* primary ones, by device */
         struct fake_handle *handles;

@@ -50,6 +50,8 @@ static void run_write(struct fake_work *work) {
 static CUresult check(const struct fake_stream *s, const struct value_work *like, enum fake_use use) {
         unsigned int known = use == FAKE_WRITE ? CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER : 3;
         const struct fake_range *range = fake_range_find(like->address);
+        if (!fake.has_memops)
+                return CUDA_ERROR_NOT_SUPPORTED;
         if (!s)
                 return CUDA_ERROR_INVALID_HANDLE;
         if ((like->flags & ~known) || like->address % like->n_bytes || !range ||
