@@ -533,8 +533,7 @@ int session_make_page(struct session *session, int *ret_fd) {
         return 0;
 }
 
-void session_set_page(struct session *session, uint64_t request, uint64_t collective, enum page_state state) {
-        struct connection *c = connection_of(session);
+static void page_set(struct connection *c, uint64_t request, uint64_t collective, enum page_state state) {
         if (!c->page)
                 return;
         struct page_slot *slot = &c->page[request % STATUS_PAGE_SLOTS];
@@ -545,6 +544,18 @@ void session_set_page(struct session *session, uint64_t request, uint64_t collec
         atomic_store_explicit(&slot->request, request, memory_order_release);
         atomic_store_explicit(&slot->collective, collective, memory_order_release);
         atomic_store_explicit(&slot->state, (uint32_t)state, memory_order_release);
+}
+
+void session_set_page(struct session *session, uint64_t request, uint64_t collective, enum page_state state) {
+        page_set(connection_of(session), request, collective, state);
+}
+
+void session_fail_page(struct session *session, uint64_t request, uint64_t collective, enum status status) {
+        struct connection *c = connection_of(session);
+        if (c->page)
+                atomic_store_explicit(&c->page[request % STATUS_PAGE_SLOTS].status, (uint32_t)status,
+                        memory_order_relaxed);
+        page_set(c, request, collective, PAGE_FAILED);
 }
 
 /* --- the process behind it --- */

@@ -22,6 +22,7 @@
 struct sessions;
 struct half;
 struct query;
+struct resume;
 
 /* Why a session is in the ready list. */
 enum session_event {
@@ -44,6 +45,7 @@ struct session {
         struct half *assembly; /* a submission whose parts are coming */
         uint32_t n_assembled;
         uint32_t n_unfinished; /* submissions that rendezvous has: each needs a slot of the status page */
+        struct resume *resume; /* what it has told of a membership that it will resume */
         uint64_t discarded;    /* request whose further parts are ignored; 0: none */
         /* A submission that waits for an import, or whose many entries are looked at in slices; reading
          * stands still. */
@@ -100,6 +102,8 @@ bool session_is_behind(const struct session *session);
  * errno. */
 int session_make_page(struct session *session, int *ret_fd) MUST_USE;
 void session_set_page(struct session *session, uint64_t request, uint64_t collective, enum page_state state);
+/* PAGE_FAILED, with how it ended. */
+void session_fail_page(struct session *session, uint64_t request, uint64_t collective, enum status status);
 
 /* Takes a pidfd that the client sent (kernels without SO_PEERPIDFD), if it is one of the peer's own pid.
  * false: it is not, and stays the caller's. */
