@@ -213,7 +213,8 @@ static void conductor_set_resumed_pages(struct conductor *c, const struct group 
                         if (r->state == PAGE_DONE)
                                 session_set_page(s, r->request, r->collective, PAGE_DONE);
                         else
-                                session_fail_page(s, r->request, r->collective, r->status);
+                                session_fail_page(s,
+                                        &(struct page_end){ r->request, r->collective, r->status, r->cause });
                 }
         }
 }

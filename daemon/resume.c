@@ -167,7 +167,8 @@ static void decide_run(struct bench *b, const struct run *run, enum verdict *ver
                 if (verdicts[i] == VERDICT_DONE) {
                         set_state(r, PAGE_DONE, STATUS_OK);
                 } else if (*failures < run->most) {
-                        set_state(r, PAGE_FAILED, run->status);
+                        set_state(r, PAGE_FAILED, STATUS_EXPIRED);
+                        r->cause = run->status;
                         ++*failures;
                 } else if (verdicts[i] == VERDICT_LOST) {
                         set_state(r, PAGE_FAILED, STATUS_OUTPUT_LOST);

@@ -550,12 +550,13 @@ void session_set_page(struct session *session, uint64_t request, uint64_t collec
         page_set(connection_of(session), request, collective, state);
 }
 
-void session_fail_page(struct session *session, uint64_t request, uint64_t collective, enum status status) {
+void session_fail_page(struct session *session, const struct page_end *end) {
         struct connection *c = connection_of(session);
+        uint32_t status = (uint32_t)end->status | (end->status == STATUS_EXPIRED ? (uint32_t)end->cause << 16 : 0);
         if (c->page)
-                atomic_store_explicit(&c->page[request % STATUS_PAGE_SLOTS].status, (uint32_t)status,
+                atomic_store_explicit(&c->page[end->request % STATUS_PAGE_SLOTS].status, status,
                         memory_order_relaxed);
-        page_set(c, request, collective, PAGE_FAILED);
+        page_set(c, end->request, end->collective, PAGE_FAILED);
 }
 
 /* --- the process behind it --- */

@@ -102,8 +102,13 @@ bool session_is_behind(const struct session *session);
  * errno. */
 int session_make_page(struct session *session, int *ret_fd) MUST_USE;
 void session_set_page(struct session *session, uint64_t request, uint64_t collective, enum page_state state);
+struct page_end {
+        uint64_t request, collective;
+        enum status status, cause; /* cause: of EXPIRED */
+};
+
 /* PAGE_FAILED, with how it ended. */
-void session_fail_page(struct session *session, uint64_t request, uint64_t collective, enum status status);
+void session_fail_page(struct session *session, const struct page_end *end);
 
 /* Takes a pidfd that the client sent (kernels without SO_PEERPIDFD), if it is one of the peer's own pid.
  * false: it is not, and stays the caller's. */

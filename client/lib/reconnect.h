@@ -49,7 +49,7 @@ struct kept {
         bool is_repeatable; /* its inputs are there after its outputs have been written */
         enum page_state state; /* of the page of a tuttid that has ended */
         uint64_t collective;
-        enum status status;
+        enum status status, cause; /* cause: of EXPIRED */
 };
 
 /* As tutti_open_args has it: s, or 0 for none. OK, INVALID, NO_MEMORY. */

@@ -107,9 +107,13 @@ static struct key_failures *failures_add(struct tutti_group *g, const struct key
         return &g->failed[g->n_failed++];
 }
 
-static void note_failure(struct tutti_group *g, const struct kept *k, enum status status) {
+/* A debt is remembered as what it was owed for. */
+static void note_failure(struct tutti_group *g, const struct kept *k, const struct call *call) {
+        enum status status = call->status;
         if (!counts(status) || k->submit.epoch != g->epoch)
                 return;
+        if (status == STATUS_EXPIRED && call->failure && call->failure->error.cause != STATUS_OK)
+                status = call->failure->error.cause;
         struct key_failures *f = failures_find(g, &k->submit.key);
         if (!f)
                 f = failures_add(g, &k->submit.key);
@@ -142,7 +146,7 @@ void kept_note_end(struct tutti_work *w) {
         const struct failure *f = w->call.failure;
         if (w->call.status == STATUS_OK)
                 note_done(g, &w->done, k->submit.epoch);
-        note_failure(g, k, w->call.status);
+        note_failure(g, k, &w->call);
         if (w->call.status == STATUS_REPLICA_LOST && f && f->error.rank >= 0 &&
                 f->error.loss != LOSS_UNSPECIFIED && f->error.loss != LOSS_WENT)
                 rankset_add(&g->lost_members, (unsigned int)f->error.rank);
@@ -168,6 +172,10 @@ static void end_done(struct tutti *t, struct tutti_work *w) {
         call_end(t, &w->call, STATUS_OK, NULL);
 }
 
+static enum status status_of_page(uint32_t word) {
+        return word < N_STATUS && word != STATUS_OK ? (enum status)word : STATUS_INTERNAL;
+}
+
 /* A slot that is the request's, or nothing. */
 static void look_at_page(const struct tutti *t, const struct call *call, struct kept *k) {
         const struct page_slot *slot = t->page ? &t->page[call->request % STATUS_PAGE_SLOTS] : NULL;
@@ -178,8 +186,9 @@ static void look_at_page(const struct tutti *t, const struct call *call, struct 
                 return;
         k->state = (enum page_state)state;
         k->collective = atomic_load(&slot->collective);
-        uint32_t status = atomic_load(&slot->status);
-        k->status = status < N_STATUS && status != STATUS_OK ? (enum status)status : STATUS_INTERNAL;
+        uint32_t both = atomic_load(&slot->status);
+        k->status = status_of_page(both & 0xffff);
+        k->cause = k->status == STATUS_EXPIRED ? status_of_page(both >> 16) : STATUS_OK;
 }
 
 static void capture(struct tutti *t, struct call *call) {
@@ -274,7 +283,9 @@ static struct page_report report_of(const struct tutti_work *w) {
         return (struct page_report){ .request = w->call.request,
                 .collective = k->state == PAGE_FREE ? 0 : k->collective,
                 .state = k->state,
-                .status = k->state == PAGE_FAILED ? k->status : STATUS_OK,
+                .status = k->state != PAGE_FAILED       ? STATUS_OK
+                        : k->status == STATUS_EXPIRED ? k->cause
+                                                      : k->status,
                 .has_key = true,
                 .key = k->submit.key,
                 .is_kept = is_repeatable };
@@ -468,6 +479,7 @@ static void judge(struct tutti *t, struct call *call) {
                                 ? "tuttid was killed while it ran, in place: the inputs are not what they were"
                                 : "it had ended before tuttid was restarted");
                 e.outputs_undefined = verdict.status == STATUS_OUTPUT_LOST;
+                e.cause = verdict.cause;
                 e.has_key = true;
                 e.key = w->kept.submit.key;
                 e.kind = w->kept.submit.signature.kind;

@@ -40,7 +40,7 @@ struct page_slot {
         _Atomic uint64_t request;
         _Atomic uint64_t collective;
         _Atomic uint32_t state; /* enum page_state; written last */
-        _Atomic uint32_t status; /* PAGE_FAILED: enum status */
+        _Atomic uint32_t status; /* PAGE_FAILED: enum status; of EXPIRED its cause stands above, from bit 16 on */
 };
 
 enum access { ACCESS_UNSPECIFIED, ACCESS_IN, ACCESS_OUT, ACCESS_INOUT };
@@ -109,6 +109,7 @@ struct page_report {
         uint64_t collective;
         enum page_state state;
         enum status status; /* PAGE_FAILED, or the last failure */
+        enum status cause;  /* of EXPIRED, when it is decided; not on the wire */
         bool has_key;       /* false: the key was absent or malformed */
         struct key key;
         bool is_kept; /* the inputs are as they were, whatever was written */

@@ -2,6 +2,7 @@
  * OUTPUT_LOST, all alike, where it was killed in the middle of a reduction in place (P9, M1). */
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -172,6 +173,11 @@ static void train_disturbed(void (*body)(struct replica *me), void (*stop)(struc
         replicas_spawn(h, N, body, NULL, r);
         uint32_t n_kills = kill_until_trained(h, stop);
         finish(h, r, N);
+        double longest = 0;
+        for (uint32_t i = 0; i < N; i++)
+                longest = longest > atomic_load(&shared->longest[i]) ? longest : atomic_load(&shared->longest[i]);
+        printf("# %u restarts, %u steps lost and made again, longest call %.0f ms\n", n_kills,
+                atomic_load(&shared->n_lost[0]), longest * 1e3);
         ck_assert_uint_ge(n_kills, 2);
         ck_assert_uint_eq(expect_equal_sums(N), sum);
         for (uint32_t i = 1; i < N; i++)
@@ -184,5 +190,448 @@ START_TEST(M1_P9_a_thousand_steps_in_place_end_bit_equal_though_tuttid_is_killed
 }
 END_TEST
 
+/* --- stopped in peace --- */
+
+START_TEST(M1_with_reconnect_a_restart_by_SIGTERM_is_invisible) {
+        train_disturbed(train_in_place, host_end);
+        for (uint32_t i = 0; i < N; i++) /* what runs ends first, so nothing is lost */
+                ck_assert_uint_eq(atomic_load(&shared->n_lost[i]), 0);
+}
+END_TEST
+
+/* --- everything at once: two groups, keys, batches in parts, plain memory, roots, barriers --- */
+
+#define N_BATCH 700u
+
+struct mixed {
+        struct tutti_group *one, *two;
+        struct floats batch, out;
+        struct tutti_entry entries[N_BATCH];
+        struct tutti_value values[N_BATCH];
+        float plain[64];
+        float *w;
+};
+
+static void mixed_init(const struct replica *me, struct mixed *m) {
+        floats_init(me->t, &m->batch, N_BATCH);
+        floats_init(me->t, &m->out, N_BATCH);
+        m->w = calloc(N_BATCH, sizeof(*m->w));
+        for (uint32_t i = 0; i < N_BATCH; i++) {
+                m->values[i] = TUTTI_VALUE(.buffer = m->batch.buffer, .dtype = TUTTI_F32,
+                        .offset = i * sizeof(float), .n_dims = 1, .shape = { 1 });
+                m->entries[i] = TUTTI_ENTRY(.input = &m->values[i], .output = &m->values[i],
+                        .destinations = { .where = TUTTI_TO_ALL });
+        }
+}
+
+/* Started under a key while the plain one runs; again where it is lost. */
+static void batch_step(const struct replica *me, struct mixed *m, uint32_t step) {
+        enum tutti_status status;
+        do {
+                make_gradient(me, step, m->w, m->batch.data, N_BATCH);
+                status = tutti_batch_reduce(m->one, "grads", TUTTI_MEAN, m->entries, N_BATCH);
+                if (status == TUTTI_OUTPUT_LOST)
+                        atomic_fetch_add(&shared->n_lost[me->rank], 1);
+        } while (status == TUTTI_OUTPUT_LOST);
+        ck_assert_msg(status == TUTTI_OK, "step %u: %s: %s", step, tutti_status_name(status), tutti_error());
+}
+
+static void mixed_step(const struct replica *me, struct mixed *m, uint32_t step) {
+        struct tutti_work *w;
+        const struct tutti_value plain = TUTTI_VALUE(
+                .memory = m->plain, .dtype = TUTTI_F32, .n_dims = 1, .shape = { 64 });
+        make_gradient(me, step + 7, m->w, m->plain, 64);
+        expect_status(tutti_all_reduce_start(m->two, "loss", TUTTI_SUM, &plain, &plain, NULL, &w), TUTTI_OK);
+        batch_step(me, m, step);
+        expect_work(w, TUTTI_OK); /* never lost: its inputs are where they were */
+        tutti_work_free(w);
+        for (uint32_t i = 0; i < N_BATCH; i++)
+                m->w[i] += 0.0625f * m->batch.data[i] + 0.001f * m->plain[i % 64];
+        memcpy(m->out.data, m->w, N_BATCH * sizeof(float));
+        if (step % 3 == 0)
+                expect_status(tutti_broadcast(m->two, NULL, step % N, &m->out.value), TUTTI_OK);
+        if (step % 5 == 0)
+                expect_status(tutti_barrier(m->one, NULL), TUTTI_OK);
+        atomic_store(&shared->n_steps[me->rank], step + 1);
+}
+
+static void train_mixed(struct replica *me) {
+        struct mixed *m = calloc(1, sizeof(*m));
+        open_again_and_again(me, RECONNECT);
+        m->one = join(me, "one");
+        m->two = join(me, "two");
+        mixed_init(me, m);
+        for (uint32_t step = 0; step < N_STEPS; step++)
+                mixed_step(me, m, step);
+        atomic_store(&shared->sums[me->rank], sum_up(m->w, N_BATCH));
+        free(m->w);
+        free(m);
+        replica_say(me, "trained");
+        replica_hear(me, "end");
+}
+
+START_TEST(M1_two_groups_with_works_of_all_kinds_end_bit_equal) {
+        train_disturbed(train_mixed, host_kill9);
+}
+END_TEST
+
+/* --- at every stage of one reduction --- */
+
+#define N_BIG    ((size_t)1 << 22)
+#define N_STAGES 16
+
+enum where { IN_PLACE, ELSEWHERE, PLAIN };
+
+struct sweep {
+        enum where where;
+        bool is_late; /* the last rank submits when tuttid is back */
+};
+
+static struct tutti_work *start_big(
+        const struct replica *me, struct tutti_group *g, struct floats *in, struct floats *out, float *plain) {
+        const struct sweep *sweep = me->arg;
+        const struct tutti_value memory = TUTTI_VALUE(
+                .memory = plain, .dtype = TUTTI_F32, .n_dims = 1, .shape = { N_BIG });
+        const struct tutti_value *from = sweep->where == PLAIN ? &memory : &in->value;
+        const struct tutti_value *to = sweep->where == ELSEWHERE ? &out->value : from;
+        struct tutti_work *w;
+        expect_status(tutti_all_reduce_start(g, NULL, TUTTI_SUM, from, to, NULL, &w), TUTTI_OK);
+        return w;
+}
+
+static void expect_all(const float *data, float value) {
+        for (size_t i = 0; i < N_BIG; i++)
+                ck_assert_msg(data[i] == value, "element %zu is %g, not %g", i, data[i], value);
+}
+
+static void big_round(struct replica *me, struct tutti_group *g, struct floats *in, struct floats *out,
+        float *plain) {
+        const struct sweep *sweep = me->arg;
+        for (size_t i = 0; i < N_BIG; i++)
+                plain[i] = in->data[i] = (float)(me->rank + 1);
+        floats_fill(out, 0);
+        replica_say(me, "ready");
+        replica_hear(me, "submit");
+        struct tutti_work *w = start_big(me, g, in, out, plain);
+        replica_say(me, "submitted");
+        enum tutti_status status = tutti_work_wait(w, -1);
+        atomic_store(&shared->statuses[me->rank], status);
+        if (status == TUTTI_OK)
+                expect_all(sweep->where == PLAIN     ? plain
+                                : sweep->where == ELSEWHERE ? out->data
+                                                            : in->data,
+                        1 + 2 + 3 + 4);
+        else
+                ck_assert_msg(status == TUTTI_OUTPUT_LOST, "%s", tutti_work_error(w)->text);
+        tutti_work_free(w);
+        replica_say(me, "ended");
+}
+
+static void big_rounds(struct replica *me) {
+        struct floats in, out;
+        float *plain = malloc(N_BIG * sizeof(float));
+        open_again_and_again(me, RECONNECT);
+        struct tutti_group *g = join(me, "big");
+        floats_init(me->t, &in, N_BIG);
+        floats_init(me->t, &out, N_BIG);
+        for (int round = 0; round <= N_STAGES; round++)
+                big_round(me, g, &in, &out, plain);
+        free(plain);
+        replica_say(me, "trained");
+        replica_hear(me, "end");
+}
+
+/* From the last submission to the end, undisturbed. */
+static double measure_round(struct replica *const *r) {
+        replicas_expect(r, N, "ready", 20);
+        double before = seconds_now();
+        replicas_tell(r, N, "submit");
+        replicas_expect(r, N, "submitted", 20);
+        replicas_expect(r, N, "ended", 20);
+        return seconds_now() - before;
+}
+
+/* Whether it was lost; to all alike. */
+static bool kill_after(struct host *h, struct replica *const *r, const struct sweep *sweep, double seconds) {
+        uint32_t n_early = sweep->is_late ? N - 1 : N;
+        replicas_expect(r, N, "ready", 20);
+        replicas_tell(r, n_early, "submit");
+        replicas_expect(r, n_early, "submitted", 20);
+        seconds_sleep(seconds);
+        host_kill9(h);
+        host_start_again(h);
+        if (sweep->is_late) {
+                replica_tell(r[N - 1], "submit");
+                replica_expect(r[N - 1], "submitted", 20);
+        }
+        replicas_expect(r, N, "ended", 20);
+        for (uint32_t i = 1; i < N; i++)
+                ck_assert_uint_eq(atomic_load(&shared->statuses[i]), atomic_load(&shared->statuses[0]));
+        return atomic_load(&shared->statuses[0]) == TUTTI_OUTPUT_LOST;
+}
+
+static uint32_t sweep_stages(struct sweep *sweep) {
+        struct replica *r[N];
+        uint32_t n_lost = 0;
+        struct host *h = begin((const char *[]){ "--isa", "scalar", "--workers", "1", NULL });
+        replicas_spawn(h, N, big_rounds, sweep, r);
+        double whole = measure_round(r);
+        for (int i = 0; i < N_STAGES; i++)
+                n_lost += kill_after(h, r, sweep, whole * 1.25 * i / N_STAGES);
+        finish(h, r, N);
+        host_stop(h);
+        printf("# one takes %.0f ms; of %d kills %u lost it\n", whole * 1e3, N_STAGES, n_lost);
+        return n_lost;
+}
+
+START_TEST(M1_killed_at_every_stage_in_place_it_ends_right_or_lost_for_all) {
+        uint32_t n_lost = sweep_stages(&(struct sweep){ IN_PLACE, false });
+        ck_assert_uint_gt(n_lost, 0);
+        ck_assert_uint_lt(n_lost, N_STAGES);
+}
+END_TEST
+
+START_TEST(M1_killed_before_it_was_sealed_it_ends_right) {
+        ck_assert_uint_eq(sweep_stages(&(struct sweep){ IN_PLACE, true }), 0);
+}
+END_TEST
+
+START_TEST(M1_what_is_not_in_place_ends_right_at_every_stage) {
+        ck_assert_uint_eq(sweep_stages(&(struct sweep){ ELSEWHERE, false }), 0);
+}
+END_TEST
+
+START_TEST(M1_values_in_plain_memory_end_right_at_every_stage) {
+        ck_assert_uint_eq(sweep_stages(&(struct sweep){ PLAIN, false }), 0);
+}
+END_TEST
+
+/* --- while groups come back --- */
+
+START_TEST(M1_killed_again_while_groups_come_back) {
+        struct replica *r[N];
+        struct host *h = begin(NULL);
+        uint64_t sum = train_undisturbed(h, train_in_place);
+        replicas_spawn(h, N, train_in_place, NULL, r);
+        for (int i = 0; i < 24 && fewest_steps(N) < N_STEPS - 100; i++) {
+                seconds_sleep(0.05);
+                host_kill9(h);
+                host_start_again(h);
+                seconds_sleep(0.0005 * i);
+                host_kill9(h);
+                host_start_again(h);
+        }
+        finish(h, r, N);
+        ck_assert_uint_eq(expect_equal_sums(N), sum);
+        host_stop(h);
+}
+END_TEST
+
+/* --- a tuttid that does not come back --- */
+
+static void wait_in_vain(struct replica *me) {
+        struct floats f;
+        struct tutti_work *w;
+        struct tutti_buffer *b;
+        open_again_and_again(me, 0.5);
+        struct tutti_group *g = join(me, "gone");
+        floats_init(me->t, &f, 100);
+        if (me->rank == 0)
+                expect_status(tutti_all_reduce_start(g, "k", TUTTI_SUM, &f.value, &f.value, NULL, &w), TUTTI_OK);
+        replica_say(me, "waiting");
+        replica_hear(me, "it is dead");
+        double before = seconds_now();
+        if (me->rank == 0) {
+                expect_work(w, TUTTI_DAEMON_LOST);
+                expect_in(tutti_work_error(w)->text, "has not come back for 0.5 s");
+                tutti_work_free(w);
+        } else {
+                expect_status(floats_sum(g, "k", &f), TUTTI_DAEMON_LOST);
+                expect_in(tutti_error(), "has not come back for 0.5 s");
+        }
+        double took = seconds_now() - before;
+        ck_assert_double_gt(took, 0.3);
+        ck_assert_double_lt(took, 5 * unit_scale());
+        expect_status(floats_sum(g, "later", &f), TUTTI_DAEMON_LOST);
+        expect_status(tutti_dispatch(me->t), TUTTI_DAEMON_LOST);
+        ck_assert_int_ne(tutti_buffer_alloc(me->t, 64 << 20, &b), TUTTI_OK);
+        floats_fill(&f, 3);
+        floats_expect(&f, 3);
+}
+
+START_TEST(M1_who_waits_in_vain_is_told_in_time_and_keeps_its_memory) {
+        struct replica *r[2];
+        struct host *h = begin(NULL);
+        replicas_spawn(h, 2, wait_in_vain, NULL, r);
+        replicas_expect(r, 2, "waiting", 10);
+        host_kill9(h);
+        replicas_tell(r, 2, "it is dead");
+        expect_ends(r, 2);
+        host_stop(h);
+}
+END_TEST
+
+/* --- members that do not come back --- */
+
+static struct tutti_group *join_quickly(struct replica *me, enum tutti_on_death on_death) {
+        struct tutti_group *g;
+        expect_status(tutti_join(me->t,
+                              &TUTTI_JOIN(.group = "few", .job = "test", .rank = (int32_t)me->rank,
+                                      .world_size = (int32_t)me->n, .join_timeout = 1, .default_timeout = 20,
+                                      .on_death = on_death),
+                              &g),
+                TUTTI_OK);
+        return g;
+}
+
+/* The last one dies while tuttid is away; the others wait for it, for as long as a join would. */
+static void lose_one_meanwhile(struct replica *me) {
+        struct floats f;
+        const enum tutti_on_death *on_death = me->arg;
+        open_again_and_again(me, RECONNECT);
+        struct tutti_group *g = join_quickly(me, *on_death);
+        floats_init(me->t, &f, 1000);
+        floats_meet(g, "before", &f, 1, (float)me->n);
+        replica_say(me, "met");
+        replica_hear(me, "go on");
+        floats_fill(&f, 1);
+        enum tutti_status status = floats_sum(g, "after", &f);
+        if (*on_death == TUTTI_SHRINK) {
+                expect_status(status, TUTTI_OK);
+                floats_expect(&f, (float)(me->n - 1));
+                expect_ranks(&tutti_last_result()->contributors, 3);
+        } else {
+                expect_status(status, TUTTI_REPLICA_LOST);
+                ck_assert_int_eq(tutti_error_info()->rank, (int)me->n - 1);
+                expect_in(tutti_error(), "did not come back after a restart of tuttid");
+                expect_status(tutti_shrink(g, 0), TUTTI_OK);
+                ck_assert_uint_eq(tutti_epoch(g), 2);
+                floats_meet(g, NULL, &f, 1, (float)(me->n - 1));
+        }
+        replica_say(me, "over");
+        replica_hear(me, "end");
+}
+
+static void lose_one(enum tutti_on_death on_death) {
+        struct replica *r[3];
+        struct host *h = begin(NULL);
+        replicas_spawn(h, 3, lose_one_meanwhile, &on_death, r);
+        replicas_expect(r, 3, "met", 10);
+        host_kill9(h);
+        replica_kill9(r[2]);
+        replicas_tell(r, 2, "go on");
+        host_start_again(h);
+        replicas_expect(r, 2, "over", 20);
+        replicas_tell(r, 2, "end");
+        expect_ends(r, 2);
+        host_expect_counters_zero(h);
+        host_stop(h);
+}
+
+START_TEST(P5_M1_who_died_while_tuttid_was_away_is_lost_to_a_group_that_fails) {
+        lose_one(TUTTI_FAIL);
+}
+END_TEST
+
+START_TEST(P5_M1_who_died_while_tuttid_was_away_is_missing_in_a_group_that_shrinks) {
+        lose_one(TUTTI_SHRINK);
+}
+END_TEST
+
+/* --- a replacement takes its rank meanwhile --- */
+
+static void be_replaced(struct replica *me) {
+        struct floats f;
+        const _Atomic uint32_t *is_second = me->arg;
+        bool is_newcomer = me->rank == 2 && atomic_load(is_second);
+        open_again_and_again(me, RECONNECT);
+        struct tutti_group *g = join(me, "replaced");
+        floats_init(me->t, &f, 1000);
+        if (!is_newcomer) {
+                floats_meet(g, NULL, &f, 1, 3);
+                replica_say(me, "met");
+                replica_hear(me, "go on");
+                expect_status(floats_sum(g, NULL, &f), TUTTI_REPLICA_LOST);
+                expect_status(tutti_rejoin(g, 0), TUTTI_OK);
+        }
+        ck_assert_uint_eq(tutti_epoch(g), 2);
+        floats_meet(g, NULL, &f, 1, 3);
+        replica_say(me, "over");
+        replica_hear(me, "end");
+}
+
+START_TEST(P5_M1_a_newcomer_in_a_rank_that_died_meanwhile_waits_for_rejoin) {
+        struct replica *r[3];
+        _Atomic uint32_t *is_second = memory_shared(sizeof(*is_second));
+        struct host *h = begin(NULL);
+        replicas_spawn(h, 3, be_replaced, is_second, r);
+        replicas_expect(r, 3, "met", 10);
+        host_kill9(h);
+        replica_kill9(r[2]);
+        atomic_store(is_second, 1);
+        host_start_again(h);
+        r[2] = replica_spawn(
+                h, &(struct replica_options){ .rank = 2, .n = 3, .body = be_replaced, .arg = is_second });
+        replicas_tell(r, 2, "go on");
+        replicas_expect(r, 3, "over", 20);
+        replicas_tell(r, 3, "end");
+        expect_ends(r, 3);
+        host_expect_counters_zero(h);
+        host_stop(h);
+}
+END_TEST
+
+/* --- debts --- */
+
+static void owe(struct replica *me) {
+        struct floats f;
+        open_again_and_again(me, RECONNECT);
+        struct tutti_group *g = join(me, "debts");
+        floats_init(me->t, &f, 10);
+        if (me->rank == 0) {
+                struct tutti_work *w = floats_start(g, "grad", &f, 0.2);
+                expect_work(w, TUTTI_TIMEOUT);
+                tutti_work_free(w);
+        }
+        replica_say(me, "met");
+        replica_hear(me, "go on");
+        floats_fill(&f, 1);
+        if (me->rank == 1) { /* comes late, also across the restart: it does not meet the retry */
+                expect_status(floats_sum(g, "grad", &f), TUTTI_EXPIRED);
+                expect_in(tutti_error(), "TIMEOUT");
+        }
+        floats_meet(g, "grad", &f, 1, 2);
+        replica_say(me, "over");
+        replica_hear(me, "end");
+}
+
+START_TEST(P3_M1_debts_outlive_tuttid) {
+        struct replica *r[2];
+        struct host *h = begin(NULL);
+        replicas_spawn(h, 2, owe, NULL, r);
+        replicas_expect(r, 2, "met", 10);
+        host_kill9(h);
+        host_start_again(h);
+        replicas_tell(r, 2, "go on");
+        replicas_expect(r, 2, "over", 20);
+        replicas_tell(r, 2, "end");
+        expect_ends(r, 2);
+        host_expect_counters_zero(h);
+        host_stop(h);
+}
+END_TEST
+
 UNIT_MAIN("reconnect", 120,
-        M1_P9_a_thousand_steps_in_place_end_bit_equal_though_tuttid_is_killed_again_and_again)
+        M1_P9_a_thousand_steps_in_place_end_bit_equal_though_tuttid_is_killed_again_and_again,
+        M1_with_reconnect_a_restart_by_SIGTERM_is_invisible,
+        M1_two_groups_with_works_of_all_kinds_end_bit_equal,
+        M1_killed_at_every_stage_in_place_it_ends_right_or_lost_for_all,
+        M1_killed_before_it_was_sealed_it_ends_right,
+        M1_what_is_not_in_place_ends_right_at_every_stage,
+        M1_values_in_plain_memory_end_right_at_every_stage,
+        M1_killed_again_while_groups_come_back,
+        M1_who_waits_in_vain_is_told_in_time_and_keeps_its_memory,
+        P5_M1_who_died_while_tuttid_was_away_is_lost_to_a_group_that_fails,
+        P5_M1_who_died_while_tuttid_was_away_is_missing_in_a_group_that_shrinks,
+        P5_M1_a_newcomer_in_a_rank_that_died_meanwhile_waits_for_rejoin,
+        P3_M1_debts_outlive_tuttid)

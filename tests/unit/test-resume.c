@@ -173,7 +173,8 @@ START_TEST(P3_a_failure_that_one_knows_of_is_everybodys) {
         has(&t, 1, PAGE_FREE, 0);
         decide(&t);
         expect(&t, 0, PAGE_FAILED, STATUS_ABORTED);
-        expect(&t, 1, PAGE_FAILED, STATUS_ABORTED);
+        expect(&t, 1, PAGE_FAILED, STATUS_EXPIRED);
+        ck_assert_int_eq(request_of(&t, 1)->cause, STATUS_ABORTED);
         ck_assert_uint_eq(t.n_owed, 1);
         ck_assert(key_is_equal(&t.owed[0].key, &(struct key){ .n_bytes = 1, .bytes = "k" }));
         ck_assert_int_eq(t.owed[0].status, STATUS_ABORTED);
@@ -192,7 +193,8 @@ START_TEST(P3_a_late_comer_does_not_meet_a_retry_across_a_restart) {
         has(&t, 1, PAGE_FREE, 0);
         decide(&t);
         expect(&t, 0, PAGE_FREE, 0);
-        expect(&t, 1, PAGE_FAILED, STATUS_TIMEOUT);
+        expect(&t, 1, PAGE_FAILED, STATUS_EXPIRED);
+        ck_assert_int_eq(request_of(&t, 1)->cause, STATUS_TIMEOUT);
         ck_assert_uint_eq(t.n_owed, 0);
         table_deinit(&t);
 }
