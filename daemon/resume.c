@@ -167,7 +167,9 @@ static void decide_run(struct bench *b, const struct run *run, enum verdict *ver
                 if (verdicts[i] == VERDICT_DONE) {
                         set_state(r, PAGE_DONE, STATUS_OK);
                 } else if (*failures < run->most) {
-                        set_state(r, PAGE_FAILED, STATUS_EXPIRED);
+                        /* What has a number was there itself; anything else is late. */
+                        bool is_late = r->state == PAGE_FREE;
+                        set_state(r, PAGE_FAILED, is_late ? STATUS_EXPIRED : run->status);
                         r->cause = run->status;
                         ++*failures;
                 } else if (verdicts[i] == VERDICT_LOST) {

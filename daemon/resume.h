@@ -19,8 +19,8 @@
 #include "quota.h"
 #include "wire/message.h"
 
-/* Of one member; as many as slots of the status page, and as many keys that have failed. */
-#define MAX_REPORTS (2 * STATUS_PAGE_SLOTS)
+/* Of one member: what it has not heard of, what it has heard of from its old page alone, keys that have failed. */
+#define MAX_REPORTS (3 * STATUS_PAGE_SLOTS)
 
 struct resume {
         uint32_t rank; /* set before resume_decide */

@@ -42,6 +42,7 @@ static void group_destroy(struct tutti_group *g) {
         call_deinit(&g->resuming);
         failure_unref(g->lost);
         free(g->failed);
+        free(g->ended);
         free(g->reports);
         free(g);
 }

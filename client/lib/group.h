@@ -37,6 +37,8 @@ struct tutti_group {
         struct key_failures *failed; /* [n_failed] of MAX_KEY_FAILURES */
         uint32_t n_failed;
         bool is_forgetful;       /* more keys have failed than that */
+        struct page_report *ended;   /* [n_ended]: done, as the old page said, and not told the others yet */
+        uint32_t n_ended;
         struct page_report *reports; /* [n_reports], while they are sent: n_told of them were */
         uint32_t n_reports, n_told;
         enum status lost_status; /* not OK: it could not be resumed */

@@ -191,17 +191,61 @@ static void look_at_page(const struct tutti *t, const struct call *call, struct 
         k->cause = k->status == STATUS_EXPIRED ? status_of_page(both >> 16) : STATUS_OK;
 }
 
+static struct page_report report_of(const struct tutti_work *w) {
+        const struct kept *k = &w->kept;
+        bool is_repeatable = k->is_repeatable && !(w->staging.piece && w->is_detached);
+        return (struct page_report){ .request = w->call.request,
+                .collective = k->state == PAGE_FREE ? 0 : k->collective,
+                .state = k->state,
+                .status = k->state != PAGE_FAILED       ? STATUS_OK
+                        : k->status == STATUS_EXPIRED ? k->cause
+                                                      : k->status,
+                .has_key = true,
+                .key = k->submit.key,
+                .is_kept = is_repeatable };
+}
+
+/* How it had failed: from the page alone, for the words went with tuttid. */
+static void end_failed(struct tutti *t, struct tutti_work *w, const struct kept *page) {
+        struct error e;
+        bool is_lost = page->status == STATUS_OUTPUT_LOST;
+        refuse(&e, page->status, FIELD_UNSPECIFIED, "%s",
+                is_lost ? "tuttid was killed while it ran, in place: the inputs are not what they were"
+                        : "it had ended before tuttid was restarted");
+        e.outputs_undefined = is_lost;
+        e.cause = page->cause;
+        e.has_key = true;
+        e.key = w->kept.submit.key;
+        e.kind = w->kept.submit.signature.kind;
+        if (w->kept.group)
+                group_sign(w->kept.group, &e);
+        call_end(t, &w->call, page->status, failure_new(&e));
+}
+
+/* It ends here and now; the others, who may not know of it, will be told when the group comes back. */
+static void end_known(struct tutti *t, struct tutti_work *w) {
+        struct tutti_group *g = w->kept.group;
+        if (w->kept.state == PAGE_FAILED) { /* which is counted, by key */
+                const struct kept page = w->kept;
+                end_failed(t, w, &page);
+                return;
+        }
+        if (g && !g->ended)
+                g->ended = calloc(STATUS_PAGE_SLOTS, sizeof(*g->ended));
+        if (g && g->ended && g->n_ended < STATUS_PAGE_SLOTS)
+                g->ended[g->n_ended++] = report_of(w);
+        end_done(t, w);
+}
+
 static void capture(struct tutti *t, struct call *call) {
         struct tutti_work *w = work_of(call);
         struct tutti_group *g = w->kept.group;
         look_at_page(t, call, &w->kept);
         if (g && w->kept.collective > g->last_number && w->kept.submit.epoch == g->epoch)
                 g->last_number = w->kept.collective;
-        if (g && !atomic_load(&g->has_left) && !g->lost)
-                return;
-        if (w->kept.state == PAGE_DONE)
-                end_done(t, w);
-        else
+        if (w->kept.state == PAGE_DONE || w->kept.state == PAGE_FAILED)
+                end_known(t, w);
+        else if (!g || atomic_load(&g->has_left) || g->lost)
                 end_with(t, call, STATUS_DAEMON_LOST, "this membership had ended before");
 }
 
@@ -277,25 +321,13 @@ static bool next_region(struct tutti *t, struct resume_packet *ret) {
 
 /* --- what a group tells --- */
 
-static struct page_report report_of(const struct tutti_work *w) {
-        const struct kept *k = &w->kept;
-        bool is_repeatable = k->is_repeatable && !(w->staging.piece && w->is_detached);
-        return (struct page_report){ .request = w->call.request,
-                .collective = k->state == PAGE_FREE ? 0 : k->collective,
-                .state = k->state,
-                .status = k->state != PAGE_FAILED       ? STATUS_OK
-                        : k->status == STATUS_EXPIRED ? k->cause
-                                                      : k->status,
-                .has_key = true,
-                .key = k->submit.key,
-                .is_kept = is_repeatable };
-}
-
 /* false: no memory. */
 static bool group_make_reports(struct tutti *t, struct tutti_group *g) {
-        g->reports = malloc((STATUS_PAGE_SLOTS + MAX_KEY_FAILURES) * sizeof(*g->reports));
+        g->reports = malloc((2 * STATUS_PAGE_SLOTS + MAX_KEY_FAILURES) * sizeof(*g->reports));
         if (!g->reports)
                 return false;
+        for (uint32_t i = 0; i < g->n_ended; i++)
+                g->reports[g->n_reports++] = g->ended[i];
         for (uint32_t i = 0; i < g->n_failed; i++)
                 g->reports[g->n_reports++] = (struct page_report){ .has_key = true,
                         .key = g->failed[i].key,
@@ -473,18 +505,7 @@ static void judge(struct tutti *t, struct call *call) {
                 w->kept.collective = verdict.collective;
                 end_done(t, w);
         } else if (verdict.state == PAGE_FAILED) {
-                struct error e;
-                refuse(&e, verdict.status, FIELD_UNSPECIFIED, "%s",
-                        verdict.status == STATUS_OUTPUT_LOST
-                                ? "tuttid was killed while it ran, in place: the inputs are not what they were"
-                                : "it had ended before tuttid was restarted");
-                e.outputs_undefined = verdict.status == STATUS_OUTPUT_LOST;
-                e.cause = verdict.cause;
-                e.has_key = true;
-                e.key = w->kept.submit.key;
-                e.kind = w->kept.submit.signature.kind;
-                group_sign(w->kept.group, &e);
-                call_end(t, call, verdict.status, failure_new(&e));
+                end_failed(t, w, &verdict);
         } else {
                 make_ready(w);
         }
@@ -512,6 +533,7 @@ void resume_group(struct tutti *t, struct tutti_group *g) {
         g->membership = joined.membership;
         g->members = joined.members;
         g->is_back = true;
+        g->n_ended = 0;
         for (size_t i = 0; i < ARRAY_SIZE(t->slots); i++)
                 if (t->slots[i] && work_of(t->slots[i])->kept.group == g)
                         judge(t, t->slots[i]);

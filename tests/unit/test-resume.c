@@ -200,6 +200,22 @@ START_TEST(P3_a_late_comer_does_not_meet_a_retry_across_a_restart) {
 }
 END_TEST
 
+/* R0 was told, or might have been, that it is lost, when the next tuttid was killed too; R1 was not. */
+START_TEST(M1_lost_for_one_is_lost_for_all_also_when_tuttid_is_killed_again) {
+        struct table t;
+        table_init(&t, 2);
+        has_failed_before(&t, 0, 1);
+        t.members[0]->reports[0].status = STATUS_OUTPUT_LOST;
+        has(&t, 0, PAGE_FREE, 0); /* its retry */
+        has(&t, 1, PAGE_BEGUN, 7);
+        decide(&t);
+        expect(&t, 0, PAGE_FREE, 0);
+        expect(&t, 1, PAGE_FAILED, STATUS_OUTPUT_LOST);
+        ck_assert_uint_eq(t.n_owed, 0);
+        table_deinit(&t);
+}
+END_TEST
+
 START_TEST(P3_debts_are_counted) {
         struct table t;
         table_init(&t, 2);
@@ -278,6 +294,6 @@ UNIT_MAIN("resume", 10, M1_before_it_was_sealed_all_submit_again,
         what_has_kept_its_inputs_is_submitted_again, M1_done_anywhere_is_done_everywhere,
         a_later_use_of_the_key_is_not_done_with_the_one_before,
         P3_a_failure_that_one_knows_of_is_everybodys, P3_a_late_comer_does_not_meet_a_retry_across_a_restart,
-        P3_debts_are_counted, P18_no_member_makes_more_debts_than_are_kept,
+        M1_lost_for_one_is_lost_for_all_also_when_tuttid_is_killed_again, P3_debts_are_counted, P18_no_member_makes_more_debts_than_are_kept,
         P18_no_member_tells_more_than_it_can_have, of_an_epoch_that_is_over_only_what_is_done_is_done,
         each_key_by_itself)
