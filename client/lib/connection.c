@@ -187,9 +187,11 @@ static void end_all(struct tutti *t, enum status status, struct failure *f) {
 
 /* Only an end without a word is one of tuttid's own: what it has ejected it would eject again. */
 void connection_lose(struct tutti *t, const char *because) {
-        bool is_silent = !t->last_words && because[0] == '\0';
-        if (!t->is_lost && !(is_silent && reconnect_begin(t)))
-                connection_give_up(t, because);
+        if (t->is_lost)
+                return;
+        if (!t->last_words && because[0] == '\0' && reconnect_begin(t, &because))
+                return;
+        connection_give_up(t, because);
 }
 
 /* What was under way hears why tuttid closed, if it said so; later calls hear that it is gone. */

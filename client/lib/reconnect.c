@@ -76,7 +76,7 @@ static void ring(struct tutti *t) {
 }
 
 /* What is tuttid's memory or a device's cannot be brought to another tuttid. */
-static const char *why_not(const struct tutti *t) {
+static const char *find_obstacle(const struct tutti *t) {
         if (!list_is_empty(&t->objects))
                 return "result objects go with tuttid";
         list_for_each (it, &t->registrations) {
@@ -128,15 +128,17 @@ static void drop_page(struct tutti *t) {
         t->page = NULL;
 }
 
-bool reconnect_begin(struct tutti *t) {
+bool reconnect_begin(struct tutti *t, const char **why_not) {
         struct reconnect *r = t->reconnect;
         if (!r)
                 return false;
         if (r->link == LINK_AWAY)
                 return true;
-        const char *why = why_not(t);
-        if (why)
+        const char *obstacle = find_obstacle(t);
+        if (obstacle) {
+                *why_not = obstacle;
                 return false;
+        }
         uint64_t now = clock_now_ns();
         if (r->link == LINK_UP)
                 r->give_up_ns = now + (uint64_t)(r->seconds * NS_PER_S);

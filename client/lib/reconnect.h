@@ -56,8 +56,9 @@ struct kept {
 enum status reconnect_new(struct tutti *t, const char *path, double seconds, struct error *err) MUST_USE;
 void reconnect_free(struct tutti *t);
 
-/* The socket has ended: true when what is under way is held until tuttid is back. Under `lock`. */
-bool reconnect_begin(struct tutti *t);
+/* The socket has ended: true when what is under way is held until tuttid is back. Otherwise *why_not is set, where
+ * it was asked for. Under `lock`. */
+bool reconnect_begin(struct tutti *t, const char **why_not);
 /* Whether a call may be sent now; otherwise it is held. Under `lock`. */
 bool reconnect_may_send(const struct tutti *t, const struct call *call);
 /* tuttid is being stopped and did not take this call: true when it is held. Under `lock`. */

@@ -27,11 +27,6 @@ static struct host *begin(const char *const *args) {
         return host_start(args);
 }
 
-static void open_again_and_again(struct replica *me, double seconds) {
-        expect_status(
-                tutti_open_with(&TUTTI_OPEN(.socket_path = me->socket, .reconnect = seconds), &me->t), TUTTI_OK);
-}
-
 static struct tutti_group *join(struct replica *me, const char *group) {
         struct tutti_group *g;
         expect_status(tutti_join(me->t,
@@ -114,7 +109,7 @@ static void step_in_place(const struct replica *me, struct tutti_group *g, uint3
 
 static void train_in_place(struct replica *me) {
         struct floats f;
-        open_again_and_again(me, RECONNECT);
+        replica_open_again(me, RECONNECT);
         struct tutti_group *g = join(me, "train");
         uint64_t epoch = tutti_epoch(g);
         float *w = calloc(N_FLOATS, sizeof(*w));
@@ -257,7 +252,7 @@ static void mixed_step(const struct replica *me, struct mixed *m, uint32_t step)
 
 static void train_mixed(struct replica *me) {
         struct mixed *m = calloc(1, sizeof(*m));
-        open_again_and_again(me, RECONNECT);
+        replica_open_again(me, RECONNECT);
         m->one = join(me, "one");
         m->two = join(me, "two");
         mixed_init(me, m);
@@ -330,7 +325,7 @@ static void big_round(struct replica *me, struct tutti_group *g, struct floats *
 static void big_rounds(struct replica *me) {
         struct floats in, out;
         float *plain = malloc(N_BIG * sizeof(float));
-        open_again_and_again(me, RECONNECT);
+        replica_open_again(me, RECONNECT);
         struct tutti_group *g = join(me, "big");
         floats_init(me->t, &in, N_BIG);
         floats_init(me->t, &out, N_BIG);
@@ -427,200 +422,6 @@ START_TEST(M1_killed_again_while_groups_come_back) {
 }
 END_TEST
 
-/* --- a tuttid that does not come back --- */
-
-static void wait_in_vain(struct replica *me) {
-        struct floats f;
-        struct tutti_work *w;
-        struct tutti_buffer *b;
-        open_again_and_again(me, 0.5);
-        struct tutti_group *g = join(me, "gone");
-        floats_init(me->t, &f, 100);
-        if (me->rank == 0)
-                expect_status(tutti_all_reduce_start(g, "k", TUTTI_SUM, &f.value, &f.value, NULL, &w), TUTTI_OK);
-        replica_say(me, "waiting");
-        replica_hear(me, "it is dead");
-        double before = seconds_now();
-        if (me->rank == 0) {
-                expect_work(w, TUTTI_DAEMON_LOST);
-                expect_in(tutti_work_error(w)->text, "has not come back for 0.5 s");
-                tutti_work_free(w);
-        } else {
-                expect_status(floats_sum(g, "k", &f), TUTTI_DAEMON_LOST);
-                expect_in(tutti_error(), "has not come back for 0.5 s");
-        }
-        double took = seconds_now() - before;
-        ck_assert_double_gt(took, 0.3);
-        ck_assert_double_lt(took, 5 * unit_scale());
-        expect_status(floats_sum(g, "later", &f), TUTTI_DAEMON_LOST);
-        expect_status(tutti_dispatch(me->t), TUTTI_DAEMON_LOST);
-        ck_assert_int_ne(tutti_buffer_alloc(me->t, 64 << 20, &b), TUTTI_OK);
-        floats_fill(&f, 3);
-        floats_expect(&f, 3);
-}
-
-START_TEST(M1_who_waits_in_vain_is_told_in_time_and_keeps_its_memory) {
-        struct replica *r[2];
-        struct host *h = begin(NULL);
-        replicas_spawn(h, 2, wait_in_vain, NULL, r);
-        replicas_expect(r, 2, "waiting", 10);
-        host_kill9(h);
-        replicas_tell(r, 2, "it is dead");
-        expect_ends(r, 2);
-        host_stop(h);
-}
-END_TEST
-
-/* --- members that do not come back --- */
-
-static struct tutti_group *join_quickly(struct replica *me, enum tutti_on_death on_death) {
-        struct tutti_group *g;
-        expect_status(tutti_join(me->t,
-                              &TUTTI_JOIN(.group = "few", .job = "test", .rank = (int32_t)me->rank,
-                                      .world_size = (int32_t)me->n, .join_timeout = 1, .default_timeout = 20,
-                                      .on_death = on_death),
-                              &g),
-                TUTTI_OK);
-        return g;
-}
-
-/* The last one dies while tuttid is away; the others wait for it, for as long as a join would. */
-static void lose_one_meanwhile(struct replica *me) {
-        struct floats f;
-        const enum tutti_on_death *on_death = me->arg;
-        open_again_and_again(me, RECONNECT);
-        struct tutti_group *g = join_quickly(me, *on_death);
-        floats_init(me->t, &f, 1000);
-        floats_meet(g, "before", &f, 1, (float)me->n);
-        replica_say(me, "met");
-        replica_hear(me, "go on");
-        floats_fill(&f, 1);
-        enum tutti_status status = floats_sum(g, "after", &f);
-        if (*on_death == TUTTI_SHRINK) {
-                expect_status(status, TUTTI_OK);
-                floats_expect(&f, (float)(me->n - 1));
-                expect_ranks(&tutti_last_result()->contributors, 3);
-        } else {
-                expect_status(status, TUTTI_REPLICA_LOST);
-                ck_assert_int_eq(tutti_error_info()->rank, (int)me->n - 1);
-                expect_in(tutti_error(), "did not come back after a restart of tuttid");
-                expect_status(tutti_shrink(g, 0), TUTTI_OK);
-                ck_assert_uint_eq(tutti_epoch(g), 2);
-                floats_meet(g, NULL, &f, 1, (float)(me->n - 1));
-        }
-        replica_say(me, "over");
-        replica_hear(me, "end");
-}
-
-static void lose_one(enum tutti_on_death on_death) {
-        struct replica *r[3];
-        struct host *h = begin(NULL);
-        replicas_spawn(h, 3, lose_one_meanwhile, &on_death, r);
-        replicas_expect(r, 3, "met", 10);
-        host_kill9(h);
-        replica_kill9(r[2]);
-        replicas_tell(r, 2, "go on");
-        host_start_again(h);
-        replicas_expect(r, 2, "over", 20);
-        replicas_tell(r, 2, "end");
-        expect_ends(r, 2);
-        host_expect_counters_zero(h);
-        host_stop(h);
-}
-
-START_TEST(P5_M1_who_died_while_tuttid_was_away_is_lost_to_a_group_that_fails) {
-        lose_one(TUTTI_FAIL);
-}
-END_TEST
-
-START_TEST(P5_M1_who_died_while_tuttid_was_away_is_missing_in_a_group_that_shrinks) {
-        lose_one(TUTTI_SHRINK);
-}
-END_TEST
-
-/* --- a replacement takes its rank meanwhile --- */
-
-static void be_replaced(struct replica *me) {
-        struct floats f;
-        const _Atomic uint32_t *is_second = me->arg;
-        bool is_newcomer = me->rank == 2 && atomic_load(is_second);
-        open_again_and_again(me, RECONNECT);
-        struct tutti_group *g = join(me, "replaced");
-        floats_init(me->t, &f, 1000);
-        if (!is_newcomer) {
-                floats_meet(g, NULL, &f, 1, 3);
-                replica_say(me, "met");
-                replica_hear(me, "go on");
-                expect_status(floats_sum(g, NULL, &f), TUTTI_REPLICA_LOST);
-                expect_status(tutti_rejoin(g, 0), TUTTI_OK);
-        }
-        ck_assert_uint_eq(tutti_epoch(g), 2);
-        floats_meet(g, NULL, &f, 1, 3);
-        replica_say(me, "over");
-        replica_hear(me, "end");
-}
-
-START_TEST(P5_M1_a_newcomer_in_a_rank_that_died_meanwhile_waits_for_rejoin) {
-        struct replica *r[3];
-        _Atomic uint32_t *is_second = memory_shared(sizeof(*is_second));
-        struct host *h = begin(NULL);
-        replicas_spawn(h, 3, be_replaced, is_second, r);
-        replicas_expect(r, 3, "met", 10);
-        host_kill9(h);
-        replica_kill9(r[2]);
-        atomic_store(is_second, 1);
-        host_start_again(h);
-        r[2] = replica_spawn(
-                h, &(struct replica_options){ .rank = 2, .n = 3, .body = be_replaced, .arg = is_second });
-        replicas_tell(r, 2, "go on");
-        replicas_expect(r, 3, "over", 20);
-        replicas_tell(r, 3, "end");
-        expect_ends(r, 3);
-        host_expect_counters_zero(h);
-        host_stop(h);
-}
-END_TEST
-
-/* --- debts --- */
-
-static void owe(struct replica *me) {
-        struct floats f;
-        open_again_and_again(me, RECONNECT);
-        struct tutti_group *g = join(me, "debts");
-        floats_init(me->t, &f, 10);
-        if (me->rank == 0) {
-                struct tutti_work *w = floats_start(g, "grad", &f, 0.2);
-                expect_work(w, TUTTI_TIMEOUT);
-                tutti_work_free(w);
-        }
-        replica_say(me, "met");
-        replica_hear(me, "go on");
-        floats_fill(&f, 1);
-        if (me->rank == 1) { /* comes late, also across the restart: it does not meet the retry */
-                expect_status(floats_sum(g, "grad", &f), TUTTI_EXPIRED);
-                expect_in(tutti_error(), "TIMEOUT");
-        }
-        floats_meet(g, "grad", &f, 1, 2);
-        replica_say(me, "over");
-        replica_hear(me, "end");
-}
-
-START_TEST(P3_M1_debts_outlive_tuttid) {
-        struct replica *r[2];
-        struct host *h = begin(NULL);
-        replicas_spawn(h, 2, owe, NULL, r);
-        replicas_expect(r, 2, "met", 10);
-        host_kill9(h);
-        host_start_again(h);
-        replicas_tell(r, 2, "go on");
-        replicas_expect(r, 2, "over", 20);
-        replicas_tell(r, 2, "end");
-        expect_ends(r, 2);
-        host_expect_counters_zero(h);
-        host_stop(h);
-}
-END_TEST
-
 UNIT_MAIN("reconnect", 120,
         M1_P9_a_thousand_steps_in_place_end_bit_equal_though_tuttid_is_killed_again_and_again,
         M1_with_reconnect_a_restart_by_SIGTERM_is_invisible,
@@ -629,9 +430,4 @@ UNIT_MAIN("reconnect", 120,
         M1_killed_before_it_was_sealed_it_ends_right,
         M1_what_is_not_in_place_ends_right_at_every_stage,
         M1_values_in_plain_memory_end_right_at_every_stage,
-        M1_killed_again_while_groups_come_back,
-        M1_who_waits_in_vain_is_told_in_time_and_keeps_its_memory,
-        P5_M1_who_died_while_tuttid_was_away_is_lost_to_a_group_that_fails,
-        P5_M1_who_died_while_tuttid_was_away_is_missing_in_a_group_that_shrinks,
-        P5_M1_a_newcomer_in_a_rank_that_died_meanwhile_waits_for_rejoin,
-        P3_M1_debts_outlive_tuttid)
+        M1_killed_again_while_groups_come_back)
