@@ -352,6 +352,12 @@ static enum status conductor_take_resume(
                 resume_free(resume);
                 return STATUS_OK;
         }
+        if (ask->resume_epoch > INT64_MAX || ask->resume_number > INT64_MAX) {
+                resume_free(resume);
+                return error_set(&c->error, STATUS_INVALID, FIELD_MEMBERSHIP,
+                        "no group has come to epoch %llu and collective %llu",
+                        (unsigned long long)ask->resume_epoch, (unsigned long long)ask->resume_number);
+        }
         if (!resume)
                 resume = resume_new();
         if (!resume)
