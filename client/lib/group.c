@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "lib/arguments.h"
 #include "lib/environment.h"
 #include "lib/reconnect.h"
@@ -325,6 +326,17 @@ uint64_t tutti_epoch(const struct tutti_group *g) {
         return g ? g->epoch : 0;
 }
 
+/* The next tuttid would not know of it. */
+static void note_busy(struct tutti_group *g, const char *why, uint64_t duration_ns) {
+        uint64_t until_ns;
+        pthread_mutex_lock(&g->t->lock);
+        text_copy(g->busy_why, sizeof(g->busy_why), why);
+        if (__builtin_add_overflow(clock_now_ns(), duration_ns, &until_ns))
+                until_ns = UINT64_MAX;
+        atomic_store(&g->busy_until_ns, duration_ns ? until_ns : 0);
+        pthread_mutex_unlock(&g->t->lock);
+}
+
 enum tutti_status tutti_busy(struct tutti_group *g, const char *why, double seconds) {
         if (!g)
                 return no_group();
@@ -341,7 +353,10 @@ enum tutti_status tutti_busy(struct tutti_group *g, const char *why, double seco
                         .duration_ns = seconds > 0 && seconds < 1e-9 ? 1 : ns_of_seconds(seconds) } };
         call_init(&call, CALL_PLAIN);
         call.group = g;
-        return send_and_wait(g->t, &request, &call);
+        status = send_and_wait(g->t, &request, &call);
+        if (status == TUTTI_OK && reconnect_is_on(g->t))
+                note_busy(g, request.busy.why, request.busy.duration_ns);
+        return status;
 }
 
 enum tutti_status tutti_abort(struct tutti_group *g, const char *key, const char *reason) {

@@ -31,6 +31,9 @@ struct tutti_group {
         struct call resuming;
         bool is_back;            /* its membership is one of the tuttid that is there */
         uint32_t sent_in;        /* to which tuttid it was brought, of those in turn */
+        char busy_why[64];
+        _Atomic uint64_t busy_until_ns; /* 0: it is not busy */
+        bool is_busy_untold;     /* to the tuttid that is there */
         struct rankset members;  /* of the epoch, as far as is known here */
         struct rankset lost_members;
         uint64_t last_number;    /* the highest of a collective that was heard of */

@@ -277,6 +277,8 @@ static void look_at_greeting(struct tutti *t) {
                 return;
         }
         r->link = LINK_UP;
+        if (r->timer >= 0) /* closing it alone would leave it there, were a forked child to hold it */
+                epoll_ctl(t->epoll, EPOLL_CTL_DEL, r->timer, NULL);
         fd_close(&r->timer);
 }
 

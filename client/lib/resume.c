@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/fd.h"
 #include "lib/group.h"
 #include "lib/half.h"
@@ -50,6 +51,7 @@ bool kept_take(struct kept *k, const struct half *h, const struct msg_submit *su
         k->submit.entries = NULL;
         k->submit.refused_detail = NULL;
         k->group = h->g;
+        atomic_store(&h->g->busy_until_ns, 0); /* it ends with a submission (P6) */
         k->state = PAGE_FREE;
         k->collective = 0;
         k->is_repeatable = true;
@@ -467,6 +469,29 @@ static bool next_held(struct tutti *t, struct call *call, struct resume_packet *
         return encode(t, &request, -1, ret);
 }
 
+/* What is left of it. */
+static bool say_busy(struct tutti *t, struct tutti_group *g, struct resume_packet *ret) {
+        uint64_t now = clock_now_ns(), until = atomic_load(&g->busy_until_ns);
+        g->is_busy_untold = false;
+        if (until <= now)
+                return false;
+        const struct request request = { .request = t->next_request++,
+                .type = REQUEST_BUSY,
+                .busy = { .membership = g->membership,
+                        .why = g->busy_why,
+                        .duration_ns = until - now } };
+        return encode(t, &request, -1, ret);
+}
+
+static bool next_busy(struct tutti *t, struct resume_packet *ret) {
+        list_for_each (it, &t->groups) {
+                struct tutti_group *g = list_entry(it, struct tutti_group, node);
+                if (g->is_busy_untold && g->is_back && say_busy(t, g, ret))
+                        return true;
+        }
+        return false;
+}
+
 static bool next_call(struct tutti *t, struct resume_packet *ret) {
         if (t->reconnect->sending)
                 return next_part(t, t->reconnect->sending, ret);
@@ -480,7 +505,8 @@ static bool next_call(struct tutti *t, struct resume_packet *ret) {
 }
 
 bool resume_next_packet(struct tutti *t, struct resume_packet *ret) {
-        return next_hello(t, ret) || next_region(t, ret) || next_group(t, ret) || next_call(t, ret);
+        return next_hello(t, ret) || next_region(t, ret) || next_group(t, ret) || next_busy(t, ret) ||
+               next_call(t, ret);
 }
 
 /* --- a group is back --- */
@@ -533,6 +559,7 @@ void resume_group(struct tutti *t, struct tutti_group *g) {
         g->membership = joined.membership;
         g->members = joined.members;
         g->is_back = true;
+        g->is_busy_untold = true;
         g->n_ended = 0;
         for (size_t i = 0; i < ARRAY_SIZE(t->slots); i++)
                 if (t->slots[i] && work_of(t->slots[i])->kept.group == g)

@@ -374,6 +374,35 @@ START_TEST(M1_other_calls_wait_for_tuttid_and_a_restored_group_is_seen) {
 }
 END_TEST
 
+/* --- busy --- */
+
+/* R1 has said that it is busy; the next tuttid hears it from the library. */
+static void be_busy(struct replica *me) {
+        struct floats f;
+        replica_open_again(me, RECONNECT);
+        struct tutti_group *g;
+        expect_status(tutti_join(me->t,
+                              &TUTTI_JOIN(.group = "busy", .job = "test", .rank = (int32_t)me->rank,
+                                      .world_size = 2, .default_timeout = 0.5 * unit_scale()),
+                              &g),
+                TUTTI_OK);
+        floats_init(me->t, &f, 100);
+        if (me->rank == 1)
+                expect_status(tutti_busy(g, "saving", 60 * unit_scale()), TUTTI_OK);
+        pause_for_restart(me);
+        for (int i = 0; me->rank == 1 && i < 150 * unit_scale(); i++) {
+                expect_status(tutti_dispatch(me->t), TUTTI_OK);
+                seconds_sleep(0.01);
+        }
+        floats_meet(g, "k", &f, 1, 2);
+        end_together(me);
+}
+
+START_TEST(P6_M1_who_is_busy_is_so_for_the_next_tuttid_too) {
+        kill_between(2, be_busy);
+}
+END_TEST
+
 /* --- by the environment, and where it is not possible --- */
 
 static void open_by_environment(struct replica *me) {
@@ -445,5 +474,5 @@ UNIT_MAIN("reconnect-members", 120, M1_who_waits_in_vain_is_told_in_time_and_kee
         M1_threads_of_a_connection_all_go_on,
         M1_other_calls_wait_for_tuttid_and_a_restored_group_is_seen,
         M1_the_environment_asks_for_it_in_a_program_that_does_not,
-        P9_what_cannot_be_carried_over_is_said,
+        P6_M1_who_is_busy_is_so_for_the_next_tuttid_too, P9_what_cannot_be_carried_over_is_said,
         M1_who_has_left_is_not_waited_for)
