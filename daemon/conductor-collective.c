@@ -70,6 +70,20 @@ static void conductor_set_pages(struct conductor *c, const struct meeting *m, en
         }
 }
 
+/* Before any reply: whoever resumes after a restart knows from his own page what a peer may have been told.
+ * What ends because tuttid stops has not failed: it is submitted again. */
+static void conductor_fail_pages(struct conductor *c, const struct meeting *m) {
+        if (m->status == STATUS_DRAINING)
+                return;
+        rankset_for_each (rank, &m->have) {
+                const struct half *half = m->halves[rank];
+                struct session *s = session_find(c->house.sessions, half->session);
+                if (s)
+                        session_fail_page(s,
+                                &(struct page_end){ half->request, m->number, m->status, STATUS_OK });
+        }
+}
+
 /* What ran without a task had nothing to look at. */
 static struct findings conductor_found(const struct meeting *m) {
         const struct task *t = m->task;
@@ -175,6 +189,8 @@ void conductor_finish(struct conductor *c, struct meeting *m) {
                 conductor_probe(c, m->group, m->error->n_replicas, m->error->replicas);
         if (m->status == STATUS_OK)
                 conductor_set_pages(c, m, PAGE_DONE); /* all of them before any reply */
+        else
+                conductor_fail_pages(c, m);
         conductor_end_slot(c, m);                     /* before anybody can give it back */
         rankset_for_each (rank, &m->have) {
                 conductor_keep_half(c, m, (uint32_t)rank);
@@ -260,6 +276,7 @@ static void conductor_execute(struct conductor *c, struct meeting *m, enum statu
                 conductor_refuse_sealed(c, m, status);
                 return;
         }
+        conductor_set_pages(c, m, PAGE_BEGUN);
         if (t->plan.n_chunks == 0) {
                 rendezvous_done(c->house.rendezvous, m, STATUS_OK, NULL, c->now_ns);
                 conductor_finish(c, m);
@@ -267,7 +284,6 @@ static void conductor_execute(struct conductor *c, struct meeting *m, enum statu
         }
         t->owner = m;
         t->group = m->group->id;
-        conductor_set_pages(c, m, PAGE_BEGUN);
         c->n_running++;
         if (t->plan.device >= DEVICE_GPU)
                 conductor_launch(c, m, t);

@@ -48,8 +48,9 @@ static void subject_of_error(struct subject *s, const struct error *err) {
 void conductor_log_formed(const struct group *g) {
         struct subject about;
         subject_init(&about, g->job, g->name);
-        log_about(LOG_LEVEL_INFO, &about.about, "%s/%s: %u replicas of uid %u are together (epoch %llu)",
-                g->job, g->name, rankset_count(&g->alive), g->uid, (unsigned long long)g->epoch);
+        log_about(LOG_LEVEL_INFO, &about.about, "%s/%s: %u replicas of uid %u are together%s (epoch %llu)",
+                g->job, g->name, rankset_count(&g->alive), g->uid, g->is_restored ? " again" : "",
+                (unsigned long long)g->epoch);
 }
 
 void conductor_log_loss(const struct conductor *c, const struct session *s, enum loss loss, const char *why) {

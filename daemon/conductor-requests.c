@@ -404,11 +404,60 @@ static void conductor_handle_hello(
         conductor_welcome(c, s, r);
 }
 
+/* Out of the session that has gathered it, with what the join itself says. c->error where it is not OK. */
+static enum status conductor_take_resume(
+        struct conductor *c, struct session *s, const struct msg_join *ask, struct resume **ret) {
+        struct resume *resume = s->resume;
+        s->resume = NULL;
+        *ret = NULL;
+        if (ask->resume_epoch == 0) {
+                resume_free(resume);
+                return STATUS_OK;
+        }
+        if (ask->resume_epoch > INT64_MAX || ask->resume_number > INT64_MAX) {
+                resume_free(resume);
+                return error_set(&c->error, STATUS_INVALID, FIELD_MEMBERSHIP,
+                        "no group has come to epoch %llu and collective %llu",
+                        (unsigned long long)ask->resume_epoch, (unsigned long long)ask->resume_number);
+        }
+        if (!resume)
+                resume = resume_new();
+        if (!resume)
+                return error_set(
+                        &c->error, STATUS_NO_MEMORY, FIELD_UNSPECIFIED, "tuttid is short of memory");
+        resume->epoch = ask->resume_epoch;
+        resume->number = ask->resume_number;
+        resume->members = ask->resume_members;
+        resume->lost = ask->resume_lost;
+        *ret = resume;
+        return STATUS_OK;
+}
+
+/* What a client tells in advance of a membership that it will resume. */
+static void conductor_handle_pages(struct conductor *c, struct session *s, const struct msg_pages *pages) {
+        if (!s->resume)
+                s->resume = resume_new();
+        int r = s->resume ? resume_add(s->resume, pages) : -ENOMEM;
+        c->work += pages->n_reports;
+        if (r < 0) {
+                conductor_eject(c, s, r == -E2BIG ? STATUS_LIMIT : STATUS_NO_MEMORY,
+                        "what it tells of requests before a restart is more than %d or than memory holds",
+                        MAX_REPORTS);
+                return;
+        }
+        error_init(&c->error, STATUS_OK);
+        charge_release(&s->resume->charge);
+        if (quota_charge(c->house.quotas, &s->resume->charge, s->uid, QUOTA_MEMORY_BYTES,
+                    resume_bytes(s->resume), &c->error) != STATUS_OK)
+                conductor_eject(c, s, c->error.status, "what it tells of requests before a restart: %.100s",
+                        c->error.detail);
+}
+
 static void conductor_handle_join(struct conductor *c, struct session *s, const struct request *r) {
         struct viewer self = { .uid = s->uid };
         viewer_show(&self, r->join.secret);
         const struct recording *before = recorder_find(c->house.recorder, &self, r->join.job, r->join.group);
-        const struct join join = { .session = s->id,
+        struct join join = { .session = s->id,
                 .request = r->request,
                 .uid = s->uid,
                 .pid = s->pid,
@@ -422,9 +471,12 @@ static void conductor_handle_join(struct conductor *c, struct session *s, const 
                 status = error_set(&c->error, STATUS_DRAINING, FIELD_UNSPECIFIED,
                         "tuttid is being stopped and takes nothing new");
         else
+                status = conductor_take_resume(c, s, &r->join, &join.resume);
+        if (status == STATUS_OK)
                 status = rendezvous_join(c->house.rendezvous, &join, c->now_ns, &c->outcome, &c->error);
         if (status == STATUS_OK)
                 return;
+        resume_free(join.resume);
         if (c->error.n_replicas)
                 conductor_probe(c, rendezvous_find_group(c->house.rendezvous, &join), c->error.n_replicas,
                         c->error.replicas);
@@ -495,6 +547,7 @@ static void conductor_dispatch(
         case REQUEST_QUERY: conductor_query(c, s, r->request, &r->query); return;
         case REQUEST_GOODBYE: conductor_handle_goodbye(c, s); return;
         case REQUEST_MAKE_RESULT: conductor_make_result(c, s, r); return;
+        case REQUEST_PAGES: conductor_handle_pages(c, s, &r->pages); return;
         case REQUEST_OPEN_SIGNALS: conductor_open_signals(c, s, r); return;
         case REQUEST_CONTROL: status = conductor_control(c, s, &r->control); break;
         case REQUEST_RELEASE_RESULT: status = conductor_release_result(c, s, &r->release_result); break;
@@ -513,7 +566,6 @@ static void conductor_dispatch(
         case REQUEST_UNPREPARE: status = conductor_unprepare(c, s, r->prepared); break;
         case REQUEST_PREPARE:
         case REQUEST_OPEN_LANE:
-        case REQUEST_PAGES:
         case REQUEST_NONE:
                 error_init(err, STATUS_OK);
                 status = error_set(err, STATUS_UNSUPPORTED, FIELD_UNSPECIFIED,

@@ -153,6 +153,7 @@ bool write_group(struct row_writer *w, struct query *q, const struct group *g) {
                 .forming = g->state == GROUP_FORMING,
                 .failed = g->state == GROUP_FAILED,
                 .stalled = g->is_stalled,
+                .restored = g->is_restored,
                 .on_death = g->on_death,
                 .n_waiting = g->n_reforms,
                 .awaited = awaited(g) };

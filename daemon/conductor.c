@@ -134,6 +134,8 @@ static void conductor_end_session(struct conductor *c, struct session *s, enum l
         if (s->held)
                 conductor_drop_half(c, s->held);
         s->assembly = s->held = NULL;
+        resume_free(s->resume);
+        s->resume = NULL;
         conductor_drop_query(s);
         conductor_unprepare_all(c, s);
         conductor_log_loss(c, s, loss, why);
@@ -203,8 +205,28 @@ static void conductor_chore_done(struct conductor *c, struct chore *chore) {
 
 /* --- the corridor --- */
 
+/* What became of the requests that members brought from the tuttid before: in all pages before any reply, so
+ * that each knows what the others may have been told, should this tuttid be killed here. */
+static void conductor_set_resumed_pages(struct conductor *c, const struct group *g) {
+        rankset_for_each (rank, &g->alive) {
+                const struct resume *resume = g->members[rank].resume;
+                struct session *s = session_find(c->house.sessions, g->members[rank].session);
+                for (uint32_t i = 0; s && resume && i < resume->n; i++) {
+                        const struct page_report *r = &resume->reports[i];
+                        if (r->request == 0 || r->state == PAGE_FREE)
+                                continue;
+                        if (r->state == PAGE_DONE)
+                                session_set_page(s, r->request, r->collective, PAGE_DONE);
+                        else
+                                session_fail_page(s,
+                                        &(struct page_end){ r->request, r->collective, r->status, r->cause });
+                }
+        }
+}
+
 static void conductor_formed(struct conductor *c, struct group *g) {
         conductor_log_formed(g);
+        conductor_set_resumed_pages(c, g);
         rankset_for_each (rank, &g->alive) {
                 const struct member *m = &g->members[rank];
                 const struct reply reply = { .request = m->join_request,
@@ -213,9 +235,11 @@ static void conductor_formed(struct conductor *c, struct group *g) {
                         .joined = { .membership = m->id,
                                 .epoch = g->epoch,
                                 .rank = (uint32_t)rank,
-                                .world_size = g->world_size } };
+                                .world_size = g->world_size,
+                                .members = g->alive } };
                 conductor_reply(c, session_find(c->house.sessions, m->session), &reply);
         }
+        rendezvous_drop_resumes(g);
 }
 
 static void conductor_unformed(struct conductor *c, struct group *g) {

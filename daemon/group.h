@@ -72,6 +72,7 @@ struct member {
         struct alarm busy_end;
         uint64_t n_submitted;
         struct reform *reform; /* what it waits for, owned; NULL: nothing */
+        struct resume *resume; /* what it brought from the tuttid before, owned; NULL: nothing, or not any more */
         struct list outcome_link, session_link;
         UT_hash_handle hh; /* by id */
 };
@@ -93,6 +94,7 @@ struct group {
         uint32_t n_references; /* meetings, also ended ones that were not released yet; ended and none:
                                   in outcome.over, to be forgotten */
         bool is_stalled;       /* its oldest meeting is older than stall_warn */
+        bool is_restored;      /* its members have carried it over from the tuttid before */
         struct alarm join_deadline, stall;
         struct list outcome_link;
         struct charge charge, memory;

@@ -25,6 +25,7 @@ static void member_go(struct rendezvous *r, struct member *m, const struct depar
         m->lost_ns = how->now_ns;
         text_copy(m->why, sizeof(m->why), how->why ? how->why : "");
         reform_drop(r, m, how->now_ns, out);
+        member_drop_resume(c, m);
         list_unlink(&m->session_link);
         list_unlink(&m->outcome_link);
         rankset_remove(&c->group.alive, m->rank);
@@ -207,7 +208,9 @@ static void circle_lose(
 
 static void circle_go_on(
         struct rendezvous *r, struct circle *c, const struct departure *how, struct outcome *out) {
-        if (c->group.state == GROUP_FORMING) {
+        if (c->group.state == GROUP_FORMING && c->n_resumers > 0) {
+                circle_try_restore(r, c, how->now_ns, out);
+        } else if (c->group.state == GROUP_FORMING) {
                 circle_lose_joiner(r, c, how->now_ns, out);
         } else {
                 if (c->group.state == GROUP_WHOLE && !rankset_is_empty(&c->gone))

@@ -45,6 +45,7 @@ struct circle {
         int32_t deadline_rank; /* whose join deadline is set */
         uint32_t n_present;    /* members that are JOINING or ALIVE */
         uint32_t n_alive;      /* members that are ALIVE: as many halves seal a meeting */
+        uint32_t n_resumers;   /* while FORMING: members that were in it before; not 0: it is restored */
         struct rankset busy;   /* of the alive */
         struct rankset gone;   /* during one loss: who goes, newcomers aside */
         struct list gone_link;
@@ -135,6 +136,15 @@ void circle_end(struct rendezvous *r, struct circle *c, struct outcome *out);
 void circle_free(struct rendezvous *r, struct circle *c);
 /* Its rank is free as if nobody had ever taken it. */
 void member_forget(struct rendezvous *r, struct member *m);
+
+/* --- rendezvous-restore.c --- */
+
+/* Somebody has come, or gone, of a group that is FORMING and restored: are all back? */
+void circle_try_restore(struct rendezvous *r, struct circle *c, uint64_t now_ns, struct outcome *out);
+/* Those who are back go on, without the others. */
+void circle_restore(struct rendezvous *r, struct circle *c, uint64_t now_ns, struct outcome *out);
+/* What the member brought goes. */
+void member_drop_resume(struct circle *c, struct member *m);
 
 /* --- rendezvous-reform.c --- */
 

@@ -220,6 +220,10 @@ static struct rankset circle_present(const struct circle *c) {
 
 static enum status check_is_free(const struct circle *c, const struct join *join, struct error *err) {
         const struct group *g = &c->group;
+        if (join->resume && (g->state != GROUP_FORMING || (is_present(&g->members[join->ask.rank]) &&
+                                                                   !g->members[join->ask.rank].resume)))
+                return error_set(err, STATUS_REPLICA_LOST, FIELD_RANK,
+                        "the group has gone on without it: it came back too late after a restart of tuttid");
         if (is_present(&g->members[join->ask.rank]))
                 return error_set(err, STATUS_BUSY, FIELD_RANK, "rank %u is taken", join->ask.rank);
         return STATUS_OK;
@@ -285,6 +289,8 @@ static struct member *member_new(struct rendezvous *r, struct circle *c, const s
         r->last_id++;
         r->n_members++;
         list_append(&party->members, &m->session_link);
+        m->resume = join->resume;
+        c->n_resumers += join->resume != NULL;
         c->n_present++;
         return m;
 }
@@ -343,7 +349,9 @@ static bool circle_admit(struct rendezvous *r, struct circle *c, const struct jo
         if (c->group.state != GROUP_FORMING)
                 return circle_admit_newcomer(r, c, join, now_ns, out);
         circle_set_deadline(r, c, join, now_ns);
-        if (c->n_present == c->group.world_size)
+        if (c->n_resumers > 0)
+                circle_try_restore(r, c, now_ns, out);
+        else if (c->n_present == c->group.world_size)
                 circle_form(r, c, out);
         return true;
 }
@@ -395,6 +403,7 @@ enum status rendezvous_join(struct rendezvous *r, const struct join *join, uint6
 static void circle_retire(struct rendezvous *r, struct circle *c) {
         struct group *g = &c->group;
         CHECK(g->state != GROUP_ENDED);
+        rendezvous_drop_resumes(g);
         g->state = GROUP_ENDED;
         g->is_stalled = false;
         heap_set(&r->join_deadlines, &g->join_deadline, ALARM_NEVER);
@@ -419,6 +428,10 @@ void circle_unform(struct rendezvous *r, struct circle *c, const struct rankset 
 }
 
 void circle_join_deadline(struct rendezvous *r, struct circle *c, uint64_t now_ns, struct outcome *out) {
+        if (c->n_resumers > 0) {
+                circle_restore(r, c, now_ns, out);
+                return;
+        }
         error_init(c->failure, STATUS_TIMEOUT);
         c->failure->rank = c->deadline_rank;
         c->failure->age_ns = now_ns - c->group.created_ns;
@@ -446,6 +459,7 @@ void member_forget(struct rendezvous *r, struct member *m) {
         struct party *party = party_find(r, m->session);
         heap_set(&r->busy_ends, &m->busy_end, ALARM_NEVER);
         reform_forget(r, m);
+        member_drop_resume(circle_of(m->group), m);
         list_unlink(&m->outcome_link);
         list_unlink(&m->session_link);
         party_drop(r, party);

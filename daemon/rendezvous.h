@@ -47,6 +47,7 @@
 #include "model/error.h"
 #include "model/signature.h"
 #include "quota.h"
+#include "resume.h"
 
 #define MAX_DEBT_RECORDS 4096
 #define MAX_GROUP_MEETINGS                                                                                   \
@@ -178,6 +179,8 @@ struct join {
         uint64_t last_epoch; /* that is remembered of a group of this name which has ended; 0: none */
         bool makes_no_group; /* tuttid is drained: DRAINING where there is none of this name */
         struct msg_join ask; /* strings may go after the call */
+        struct resume *resume; /* not NULL: no new membership, but one of an epoch under the tuttid before. Taken
+                                  over when the join is OK */
 };
 
 /* Takes a rank in (uid, secret, job, group), which is made when it is not there. OK: the join waits, and
@@ -188,6 +191,14 @@ struct join {
  * *err is written on failure alone, and needs no initialising. */
 enum status rendezvous_join(struct rendezvous *r, const struct join *join, uint64_t now_ns,
         struct outcome *out, struct error *err) MUST_USE;
+
+/* A join that resumes: the group is restored, in the epoch that its members bring, when all who are in that
+ * epoch and not known to be lost are back; `formed` tells them, and what becomes of their requests stands in
+ * their `resume`, until it is dropped. Who is not back at the join deadline, or whose rank a newcomer has
+ * taken, counts as lost (P5). REPLICA_LOST: the group has gone on without this member. */
+
+/* Frees what the members of a group of `formed` brought, after they were told. */
+void rendezvous_drop_resumes(struct group *g);
 
 /* The group that this join asked for; NULL when there is none. */
 const struct group *rendezvous_find_group(const struct rendezvous *r, const struct join *join);

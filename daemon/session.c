@@ -534,8 +534,7 @@ int session_make_page(struct session *session, int *ret_fd) {
         return 0;
 }
 
-void session_set_page(struct session *session, uint64_t request, uint64_t collective, enum page_state state) {
-        struct connection *c = connection_of(session);
+static void page_set(struct connection *c, uint64_t request, uint64_t collective, enum page_state state) {
         if (!c->page)
                 return;
         struct page_slot *slot = &c->page[request % STATUS_PAGE_SLOTS];
@@ -546,6 +545,19 @@ void session_set_page(struct session *session, uint64_t request, uint64_t collec
         atomic_store_explicit(&slot->request, request, memory_order_release);
         atomic_store_explicit(&slot->collective, collective, memory_order_release);
         atomic_store_explicit(&slot->state, (uint32_t)state, memory_order_release);
+}
+
+void session_set_page(struct session *session, uint64_t request, uint64_t collective, enum page_state state) {
+        page_set(connection_of(session), request, collective, state);
+}
+
+void session_fail_page(struct session *session, const struct page_end *end) {
+        struct connection *c = connection_of(session);
+        uint32_t status = (uint32_t)end->status | (end->status == STATUS_EXPIRED ? (uint32_t)end->cause << 16 : 0);
+        if (c->page)
+                atomic_store_explicit(&c->page[end->request % STATUS_PAGE_SLOTS].status, status,
+                        memory_order_relaxed);
+        page_set(c, end->request, end->collective, PAGE_FAILED);
 }
 
 /* --- the process behind it --- */

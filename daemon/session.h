@@ -22,6 +22,7 @@
 struct sessions;
 struct half;
 struct query;
+struct resume;
 
 /* Why a session is in the ready list. */
 enum session_event {
@@ -44,6 +45,7 @@ struct session {
         struct half *assembly; /* a submission whose parts are coming */
         uint32_t n_assembled;
         uint32_t n_unfinished; /* submissions that rendezvous has: each needs a slot of the status page */
+        struct resume *resume; /* what it has told of a membership that it will resume */
         struct list prepared;  /* struct prepared.link: what it may start again, and how many */
         uint32_t n_prepared;
         uint64_t discarded; /* request whose further parts are ignored; 0: none */
@@ -102,6 +104,13 @@ bool session_is_behind(const struct session *session);
  * errno. */
 int session_make_page(struct session *session, int *ret_fd) MUST_USE;
 void session_set_page(struct session *session, uint64_t request, uint64_t collective, enum page_state state);
+struct page_end {
+        uint64_t request, collective;
+        enum status status, cause; /* cause: of EXPIRED */
+};
+
+/* PAGE_FAILED, with how it ended. */
+void session_fail_page(struct session *session, const struct page_end *end);
 
 /* Takes a pidfd that the client sent (kernels without SO_PEERPIDFD), if it is one of the peer's own pid.
  * false: it is not, and stays the caller's. */

@@ -134,6 +134,7 @@ json_t *json_group(const struct tutti_row_group *g) {
         json_put(&j, "debts", json_count(g->n_debts));
         json_put(&j, "waiting", json_count(g->n_waiting));
         json_put(&j, "awaited", json_ranks(&g->awaited));
+        json_put(&j, "restored", json_boolean(g->restored));
         json_put(&j, "done", json_count(g->n_done));
         json_put(&j, "failed", json_count(g->n_failed));
         json_put(&j, "bytes", json_count(g->bytes));

@@ -292,6 +292,8 @@ static void line_add_lost(struct line *l, const struct status_view *v, const str
 void line_add_reform(struct line *l, const struct tutti_row_group *g) {
         uint64_t any = 0;
 
+        if (g->restored)
+                line_add(l, "  carried over a restart of tuttid");
         if (!g->n_waiting)
                 return;
         line_add(l, "  %u wait%s for a new epoch", g->n_waiting, g->n_waiting == 1 ? "s" : "");

@@ -182,6 +182,7 @@ static void copy_group(struct answer *a, const struct row_group *r, struct tutti
                 .on_death = r->on_death == ON_DEATH_SHRINK ? TUTTI_SHRINK : TUTTI_FAIL,
                 .n_waiting = r->n_waiting,
                 .awaited = ranks_show(&r->awaited),
+                .restored = r->restored,
         };
 }
 

@@ -10,7 +10,9 @@
 #include <unistd.h>
 #include "base/cleanup.h"
 #include "base/fd.h"
+#include "lib/group.h"
 #include "lib/order.h"
+#include "lib/reconnect.h"
 #include "lib/work.h"
 #include "wire/codec.h"
 
@@ -50,7 +52,7 @@ static int open_descriptors(struct tutti *t) {
 
 static void init_lists(struct tutti *t) {
         struct list *const lists[] = { &t->others, &t->waiters, &t->groups, &t->buffers, &t->regions,
-                &t->dead_regions, &t->objects, &t->works, &t->spare_works, &t->spare_pieces };
+                &t->dead_regions, &t->registrations, &t->objects, &t->works, &t->spare_works, &t->spare_pieces };
         for (size_t i = 0; i < ARRAY_SIZE(lists); i++)
                 list_init(lists[i]);
         pthread_mutex_init(&t->growing, NULL);
@@ -87,6 +89,7 @@ enum status connection_new(int socket, struct tutti **ret, struct error *err) {
 }
 
 void connection_free(struct tutti *t) {
+        reconnect_free(t);
         fd_close(&t->epoll);
         fd_close(&t->event);
         fd_close(&t->socket);
@@ -164,8 +167,12 @@ void call_end(struct tutti *t, struct call *call, enum status status, struct fai
         call->status = status;
         call->failure = f;
         wake(t, call);
+        call->ended_in = t->reconnect ? t->reconnect->n_ends : 0;
         if (call->type == CALL_WORK)
                 work_end(t, call);
+        if (call->type == CALL_JOIN && call->group && status == STATUS_OK)
+                group_begin_epoch(call->group, &call->joined);
+        reconnect_call_ended(t, call);
 }
 
 void call_cancel_waits(struct tutti *t, struct call *call) {
@@ -183,8 +190,17 @@ static void end_all(struct tutti *t, enum status status, struct failure *f) {
                 call_end(t, list_entry(t->others.next, struct call, node), status, failure_ref(f));
 }
 
-/* What was under way hears why tuttid closed, if it said so; later calls hear that it is gone. */
+/* Only an end without a word is one of tuttid's own: what it has ejected it would eject again. */
 void connection_lose(struct tutti *t, const char *because) {
+        if (t->is_lost)
+                return;
+        if (!t->last_words && because[0] == '\0' && reconnect_begin(t, &because))
+                return;
+        connection_give_up(t, because);
+}
+
+/* What was under way hears why tuttid closed, if it said so; later calls hear that it is gone. */
+void connection_give_up(struct tutti *t, const char *because) {
         struct error e;
         if (t->is_lost)
                 return;

@@ -33,7 +33,11 @@ enum call_type {
         CALL_MADE,
         CALL_ORDER,
         CALL_WORK,
+        CALL_RESUME, /* embedded in its group */
 };
+
+struct tutti_group;
+struct reconnect;
 
 /* A request under way, embedded in what waits for its reply. Under `lock`. */
 struct call {
@@ -43,6 +47,10 @@ struct call {
         uint32_t n_cancels; /* ends the waits that began before */
         bool is_launched;   /* CALL_WORK: its stream may follow */
         bool is_ended;
+        uint32_t ended_in;           /* which tuttid has ended it, of those in turn */
+        bool is_held;                /* to be sent when tuttid, or the group, is back (reconnect.h) */
+        struct tutti_group *group;   /* whose membership the request names; NULL: none */
+        const struct request *again; /* what is sent when it was held; NULL: of a work or a group */
         enum status status;      /* when ended */
         struct failure *failure; /* when ended with other than OK; NULL: no memory for it */
         struct msg_joined joined;
@@ -89,6 +97,8 @@ struct tutti {
         bool is_lost;                 /* the connection has ended; `lost` is why, for later calls */
         struct failure *lost;         /* NULL: no memory for it */
         struct failure *last_words;   /* an ejection, which the end of file will follow */
+        struct reconnect *reconnect;  /* NULL: not asked for */
+        struct list registrations;    /* struct region.registration: all that tuttid was told of */
         const struct page_slot *page; /* of tuttid, read-only */
         struct list groups, buffers, regions, dead_regions, objects;
         uint32_t n_unwanted; /* slots of objects that are to be given back */
@@ -134,6 +144,9 @@ void connection_dispatch(struct tutti *t);
 /* The connection is over: every call ends. `because` is a sentence more for the text, or "". Under `lock`. */
 void connection_lose(struct tutti *t, const char *because);
 
+/* The same, where tuttid is not waited for any longer. Under `lock`. */
+void connection_give_up(struct tutti *t, const char *because);
+
 enum wait_end { WAIT_GOES_ON, WAIT_ENDED, WAIT_CANCELLED, WAIT_TIME };
 
 /* Waits until the call has ended, until `deadline_ns`, or until the wait is cancelled. Under `lock`, which it
@@ -167,3 +180,7 @@ enum status send_number(
 /* Under `sending`: one packet; a numbered request must be sent. A lost connection is not told here: the call
  * has ended with it. false: it does not fit into a packet. */
 bool send_packet(struct tutti *t, const struct request *request, int fd) MUST_USE;
+/* Under `sending`: whether a call that has its number (NULL: one that nobody waits for) is to be sent now. */
+bool send_may_go(struct tutti *t, const struct call *call) MUST_USE;
+/* Under `sending`: what is encoded in send_bytes. */
+void send_bytes(struct tutti *t, size_t n_bytes, int fd);

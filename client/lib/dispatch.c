@@ -7,6 +7,7 @@
 #include "lib/answer.h"
 #include "lib/object.h"
 #include "lib/order.h"
+#include "lib/reconnect.h"
 #include "lib/region.h"
 #include "lib/work.h"
 
@@ -89,6 +90,7 @@ static const char *take_body(
         case CALL_PLAIN: return NULL;
         case CALL_WELCOME: return take_welcome(t, reply, packet);
         case CALL_JOIN:
+        case CALL_RESUME:
                 if (reply->type != REPLY_JOINED)
                         return "no membership in the answer to a join";
                 call->joined = reply->joined;
@@ -129,6 +131,8 @@ const char *dispatch_reply(struct tutti *t, const struct reply *reply, struct pa
                 return "an answer to a request that was never made";
         struct call *call = find_call(t, reply->request);
         if (!call) /* nobody waits for it: an unregistration, a handle that was closed */
+                return NULL;
+        if (reply->status == STATUS_DRAINING && reconnect_hold(t, call))
                 return NULL;
         if (reply->status != STATUS_OK) {
                 call_end(t, call, reply->status, failure_of(reply));

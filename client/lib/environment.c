@@ -46,6 +46,16 @@ static enum status copy_path(const char *path, char *buf, size_t size, struct er
         return STATUS_OK;
 }
 
+enum status environment_reconnect(double *ret, struct error *err) {
+        const char *given = variable("TUTTI_RECONNECT");
+        char *end = NULL;
+        *ret = given ? strtod(given, &end) : 0;
+        if (given && (*end || !(*ret >= 0 && *ret < 1e6)))
+                return refuse(err, STATUS_INVALID, FIELD_TIMEOUT,
+                        "TUTTI_RECONNECT is \"%s\"; it is a number of seconds, 0 to 1000000", given);
+        return STATUS_OK;
+}
+
 enum status environment_socket_path(char *buf, size_t size, struct error *err) {
         const char *given = variable("TUTTI_SOCKET");
         if (given)

@@ -17,6 +17,9 @@ enum status environment_socket_path(char *buf, size_t size, struct error *err) M
 /* LIMIT when a socket address cannot hold `path`. */
 enum status socket_path_check(const char *path, struct error *err) MUST_USE;
 
+/* TUTTI_RECONNECT in seconds; 0 where it is not set. INVALID: it is no such number. */
+enum status environment_reconnect(double *ret, struct error *err) MUST_USE;
+
 /* TUTTI_JOB, else TORCHELASTIC_RUN_ID (unless "none"), MASTER_ADDR:MASTER_PORT, PMIX_NAMESPACE,
  * SLURM_JOB_ID.SLURM_STEP_ID. INVALID when there is none; LIMIT when it is too long. */
 enum status environment_job(char ret[MAX_NAME_BYTES], struct error *err) MUST_USE;

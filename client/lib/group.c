@@ -3,12 +3,25 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "lib/arguments.h"
 #include "lib/environment.h"
+#include "lib/reconnect.h"
 #include "lib/work.h"
+
+/* What could not be brought to another tuttid is over. */
+static enum tutti_status check_is_resumed(struct tutti_group *g) {
+        pthread_mutex_lock(&g->t->lock);
+        enum status status = g->lost_status;
+        struct failure *lost = failure_ref(g->lost);
+        pthread_mutex_unlock(&g->t->lock);
+        return status == STATUS_OK ? TUTTI_OK : thread_fail_with(status, lost);
+}
 
 enum tutti_status group_check(struct tutti_group *g) {
         enum tutti_status status = connection_check(g->t);
+        if (status == TUTTI_OK && reconnect_is_on(g->t))
+                status = check_is_resumed(g);
         if (status != TUTTI_OK || !atomic_load(&g->has_left))
                 return status;
         struct error e;
@@ -27,6 +40,11 @@ void group_sign(const struct tutti_group *g, struct error *e) {
 
 static void group_destroy(struct tutti_group *g) {
         pthread_mutex_destroy(&g->numbering);
+        call_deinit(&g->resuming);
+        failure_unref(g->lost);
+        free(g->failed);
+        free(g->ended);
+        free(g->reports);
         free(g);
 }
 
@@ -135,6 +153,9 @@ static enum status take_arguments(
         m->secret = secret ? secret : "";
         m->job = g->job;
         m->group = g->name;
+        g->ask = *m;
+        text_copy(g->secret, sizeof(g->secret), m->secret);
+        g->ask.secret = g->secret;
         return status;
 }
 
@@ -149,12 +170,16 @@ static enum tutti_status join(struct tutti *t, const struct tutti_join_args *arg
         if (status != TUTTI_OK)
                 return status;
         g->t = t;
+        call_init(&g->resuming, CALL_RESUME);
         g->membership = call.joined.membership;
         g->epoch = call.joined.epoch;
         g->rank = call.joined.rank;
         g->world_size = call.joined.world_size;
         pthread_mutex_init(&g->numbering, NULL);
+        g->members = call.joined.members;
         pthread_mutex_lock(&t->lock);
+        g->sent_in = call.ended_in;
+        g->is_back = !t->reconnect || call.ended_in == t->reconnect->n_ends;
         list_append(&t->groups, &g->node);
         pthread_mutex_unlock(&t->lock);
         return TUTTI_OK;
@@ -184,15 +209,29 @@ static enum tutti_status no_group(void) {
         return thread_say(STATUS_INVALID, FIELD_MEMBERSHIP, "the group is NULL");
 }
 
+/* Where tuttid is away there is nobody to tell: the membership ends here, and is not resumed. */
+static bool group_leave_while_away(struct tutti_group *g) {
+        struct tutti *t = g->t;
+        pthread_mutex_lock(&t->lock);
+        bool is_away = !g->is_back;
+        if (is_away)
+                resume_leave(t, g);
+        pthread_mutex_unlock(&t->lock);
+        return is_away;
+}
+
 enum tutti_status tutti_leave(struct tutti_group *g) {
         if (!g)
                 return no_group();
         enum tutti_status status = group_check(g);
         if (status != TUTTI_OK)
                 return status;
+        if (group_leave_while_away(g))
+                return TUTTI_OK;
         struct call call;
         struct request request = { .type = REQUEST_LEAVE, .membership = g->membership };
         call_init(&call, CALL_PLAIN);
+        call.group = g;
         status = send_and_wait(g->t, &request, &call);
         if (status == TUTTI_OK)
                 atomic_store(&g->has_left, true);
@@ -204,9 +243,11 @@ void group_leave_quietly(struct tutti_group *g) {
         struct call call;
         struct error err;
         struct request request = { .type = REQUEST_LEAVE, .membership = g->membership };
-        if (atomic_exchange(&g->has_left, true) || !send_has_room(t, QUIET_SECONDS))
+        if (atomic_load(&g->has_left) || group_leave_while_away(g) || atomic_exchange(&g->has_left, true) ||
+                !send_has_room(t, QUIET_SECONDS))
                 return;
         call_init(&call, CALL_PLAIN);
+        call.group = g;
         if (send_request(t, &request, &call, -1, &err) != STATUS_OK)
                 return;
         pthread_mutex_lock(&t->lock);
@@ -223,20 +264,28 @@ void tutti_group_free(struct tutti_group *g) {
         group_leave_quietly(g);
         pthread_mutex_lock(&t->lock);
         list_unlink(&g->node);
+        resume_forget_group(t, g);
         pthread_mutex_unlock(&t->lock);
         group_destroy(g);
 }
 
 /* --- in between --- */
 
-/* Another thread may have formed the group anew once more by now. */
-static void begin_epoch(struct tutti_group *g, uint64_t epoch) {
+void group_begin_epoch(struct tutti_group *g, const struct msg_joined *joined) {
         pthread_mutex_lock(&g->numbering);
-        if (epoch > g->epoch) {
-                g->epoch = epoch;
+        bool is_new = joined->epoch > g->epoch;
+        if (is_new) {
+                g->epoch = joined->epoch;
                 g->next_sequence = 0;
         }
         pthread_mutex_unlock(&g->numbering);
+        if (!is_new)
+                return;
+        g->members = joined->members;
+        g->lost_members = (struct rankset){ { 0 } };
+        g->last_number = 0;
+        g->n_failed = 0;
+        g->is_forgetful = false;
 }
 
 static enum tutti_status form_anew(struct tutti_group *g, enum request_type type, double timeout) {
@@ -253,10 +302,8 @@ static enum tutti_status form_anew(struct tutti_group *g, enum request_type type
                 .reform = { .membership = g->membership,
                         .timeout_ns = timeout > 0 && timeout < 1e-9 ? 1 : ns_of_seconds(timeout) } };
         call_init(&call, CALL_JOIN);
-        status = send_and_wait(g->t, &request, &call);
-        if (status == TUTTI_OK)
-                begin_epoch(g, call.joined.epoch);
-        return status;
+        call.group = g;
+        return send_and_wait(g->t, &request, &call);
 }
 
 enum tutti_status tutti_rejoin(struct tutti_group *g, double timeout) {
@@ -279,6 +326,17 @@ uint64_t tutti_epoch(const struct tutti_group *g) {
         return g ? g->epoch : 0;
 }
 
+/* The next tuttid would not know of it. */
+static void note_busy(struct tutti_group *g, const char *why, uint64_t duration_ns) {
+        uint64_t until_ns;
+        pthread_mutex_lock(&g->t->lock);
+        text_copy(g->busy_why, sizeof(g->busy_why), why);
+        if (__builtin_add_overflow(clock_now_ns(), duration_ns, &until_ns))
+                until_ns = UINT64_MAX;
+        atomic_store(&g->busy_until_ns, duration_ns ? until_ns : 0);
+        pthread_mutex_unlock(&g->t->lock);
+}
+
 enum tutti_status tutti_busy(struct tutti_group *g, const char *why, double seconds) {
         if (!g)
                 return no_group();
@@ -294,7 +352,11 @@ enum tutti_status tutti_busy(struct tutti_group *g, const char *why, double seco
                         .why = why ? why : "",
                         .duration_ns = seconds > 0 && seconds < 1e-9 ? 1 : ns_of_seconds(seconds) } };
         call_init(&call, CALL_PLAIN);
-        return send_and_wait(g->t, &request, &call);
+        call.group = g;
+        status = send_and_wait(g->t, &request, &call);
+        if (status == TUTTI_OK && reconnect_is_on(g->t))
+                note_busy(g, request.busy.why, request.busy.duration_ns);
+        return status;
 }
 
 enum tutti_status tutti_abort(struct tutti_group *g, const char *key, const char *reason) {
@@ -310,5 +372,6 @@ enum tutti_status tutti_abort(struct tutti_group *g, const char *key, const char
                 return thread_say(STATUS_INVALID, FIELD_KEY, "a key of 1 to %d bytes is needed, this has %zu",
                         MAX_KEY_BYTES, key ? strlen(key) : 0);
         call_init(&call, CALL_PLAIN);
+        call.group = g;
         return send_and_wait(g->t, &request, &call);
 }

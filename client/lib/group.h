@@ -3,6 +3,16 @@
 
 #include "lib/connection.h"
 #include "lib/options.h"
+#include "wire/message.h"
+
+#define MAX_KEY_FAILURES 256
+
+/* How often collectives of a key have failed for this member, in this epoch. */
+struct key_failures {
+        struct key key;
+        uint32_t n;
+        enum status status; /* the last time */
+};
 
 struct tutti_group {
         struct list node;
@@ -15,6 +25,27 @@ struct tutti_group {
         _Atomic uint64_t epoch;    /* set under `numbering` */
         uint64_t next_sequence;    /* the numbers of collectives without a name */
         atomic_bool has_left;
+        /* What it takes to be the same member under the next tuttid (reconnect.h). Under `lock`. */
+        char secret[MAX_SECRET_BYTES];
+        struct msg_join ask;     /* its strings are those above */
+        struct call resuming;
+        bool is_back;            /* its membership is one of the tuttid that is there */
+        uint32_t sent_in;        /* to which tuttid it was brought, of those in turn */
+        char busy_why[64];
+        _Atomic uint64_t busy_until_ns; /* 0: it is not busy */
+        bool is_busy_untold;     /* to the tuttid that is there */
+        struct rankset members;  /* of the epoch, as far as is known here */
+        struct rankset lost_members;
+        uint64_t last_number;    /* the highest of a collective that was heard of */
+        struct key_failures *failed; /* [n_failed] of MAX_KEY_FAILURES */
+        uint32_t n_failed;
+        bool is_forgetful;       /* more keys have failed than that */
+        struct page_report *ended;   /* [n_ended]: done, as the old page said, and not told the others yet */
+        uint32_t n_ended;
+        struct page_report *reports; /* [n_reports], while they are sent: n_told of them were */
+        uint32_t n_reports, n_told;
+        enum status lost_status; /* not OK: it could not be resumed */
+        struct failure *lost;
 };
 
 /* OK, or FORKED, DAEMON_LOST or LEFT, which is then the thread's error. */
@@ -22,6 +53,9 @@ enum tutti_status group_check(struct tutti_group *g) MUST_USE;
 
 /* The next number of the membership, and the epoch that it counts in. */
 uint64_t group_take_number(struct tutti_group *g, uint64_t *ret_epoch);
+
+/* A new epoch, unless it has begun already. Under `lock`. */
+void group_begin_epoch(struct tutti_group *g, const struct msg_joined *joined);
 
 /* Adds to an error which group and whose membership it is about. */
 void group_sign(const struct tutti_group *g, struct error *e);

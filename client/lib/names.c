@@ -184,6 +184,10 @@ const char *tutti_loss_name(enum tutti_loss loss) {
 
 /* --- argument structs for those who cannot use the macros --- */
 
+void tutti_open_args_init(struct tutti_open_args *args) {
+        *args = TUTTI_OPEN(.socket_path = NULL);
+}
+
 void tutti_join_args_init(struct tutti_join_args *args) {
         *args = TUTTI_JOIN(.group = NULL);
 }

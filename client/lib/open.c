@@ -11,11 +11,13 @@
 #include <unistd.h>
 #include "base/fd.h"
 #include "base/text.h"
-#include "lib/connection.h"
+#include "lib/arguments.h"
 #include "lib/environment.h"
 #include "lib/group.h"
 #include "lib/object.h"
+#include "lib/open.h"
 #include "lib/order.h"
+#include "lib/reconnect.h"
 #include "lib/region.h"
 #include "lib/work.h"
 
@@ -129,6 +131,16 @@ static int connect_to(const char *path, int *ret) {
         return 0;
 }
 
+int open_connect_now(const char *path, int *ret) {
+        struct sockaddr_un address = { .sun_family = AF_UNIX };
+        memcpy(address.sun_path, path, strlen(path) + 1);
+        CLEANUP_FD int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        if (fd < 0 || connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0)
+                return -errno;
+        *ret = fd_take(&fd);
+        return 0;
+}
+
 static bool is_directory_owner(const char *path, uid_t uid) {
         char directory[MAX_SOCKET_PATH_BYTES + 3];
         struct stat st;
@@ -142,7 +154,7 @@ static bool is_directory_owner(const char *path, uid_t uid) {
 }
 
 /* Nobody else's server gets our memory. */
-static enum status check_server(int socket, const char *path, struct error *err) {
+enum status open_check_server(int socket, const char *path, struct error *err) {
         struct ucred peer;
         socklen_t n = sizeof(peer);
         if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &n) < 0)
@@ -180,16 +192,21 @@ static enum status say_no_answer(enum status status, const struct call *call, st
                 "The server closed the connection before it had answered%s%s", *why ? ". " : "", why);
 }
 
-static enum status greet(struct tutti *t, const char *path, struct error *err) {
-        CLEANUP_FD int pidfd = own_pidfd_if_needed(t->socket);
+int open_fill_hello(int socket, struct msg_hello *ret) {
+        int pidfd = own_pidfd_if_needed(socket);
         const char *secret = secure_getenv("TUTTI_JOB_SECRET");
-        struct request request = { .type = REQUEST_HELLO,
-                .hello = { .min_version = PROTOCOL_MIN,
-                        .max_version = PROTOCOL_MAX,
-                        .client = "libtutti " LIBTUTTI_VERSION,
-                        .process = program_invocation_short_name,
-                        .secret = secret ? secret : "",
-                        .n_descriptors = pidfd >= 0 } };
+        *ret = (struct msg_hello){ .min_version = PROTOCOL_MIN,
+                .max_version = PROTOCOL_MAX,
+                .client = "libtutti " LIBTUTTI_VERSION,
+                .process = program_invocation_short_name,
+                .secret = secret ? secret : "",
+                .n_descriptors = pidfd >= 0 };
+        return pidfd;
+}
+
+static enum status greet(struct tutti *t, const char *path, struct error *err) {
+        struct request request = { .type = REQUEST_HELLO };
+        CLEANUP_FD int pidfd = open_fill_hello(t->socket, &request.hello);
         struct call call;
         call_init(&call, CALL_WELCOME);
         enum status status = send_request(t, &request, &call, pidfd, err);
@@ -222,12 +239,12 @@ static enum status find_path(const char *given, char ret[MAX_SOCKET_PATH_BYTES +
         return status;
 }
 
-static enum status open_path(const char *path, struct tutti **ret, struct error *err) {
+static enum status open_path(const char *path, double reconnect, struct tutti **ret, struct error *err) {
         CLEANUP_FD int socket = -1;
         int r = connect_to(path, &socket);
         if (r < 0)
                 return say_unreachable(path, -r, err);
-        enum status status = check_server(socket, path, err);
+        enum status status = open_check_server(socket, path, err);
         struct tutti *t;
         if (status == STATUS_OK)
                 status = connection_new(fd_take(&socket), &t, err);
@@ -236,6 +253,8 @@ static enum status open_path(const char *path, struct tutti **ret, struct error 
         const char *prepared = secure_getenv("TUTTI_PREPARED");
         t->halves.is_off = prepared && strcmp(prepared, "0") == 0;
         status = greet(t, path, err);
+        if (status == STATUS_OK) /* only now: a tuttid that ends before is none */
+                status = reconnect_new(t, path, reconnect, err);
         if (status == STATUS_OK)
                 *ret = t;
         else
@@ -243,15 +262,32 @@ static enum status open_path(const char *path, struct tutti **ret, struct error 
         return status;
 }
 
-enum tutti_status tutti_open(const char *socket_path, struct tutti **ret) {
+/* What is not given is the environment's; less than 0 is none. */
+static enum status find_reconnect(double given, double *ret, struct error *err) {
+        *ret = given > 0 ? given : 0;
+        if (given != given)
+                return refuse(err, STATUS_INVALID, FIELD_TIMEOUT, "reconnect is in seconds, not NaN");
+        return given == 0 ? environment_reconnect(ret, err) : STATUS_OK;
+}
+
+enum tutti_status tutti_open_with(const struct tutti_open_args *given, struct tutti **ret) {
         char path[MAX_SOCKET_PATH_BYTES + 1];
+        struct tutti_open_args args;
         struct error err;
-        if (!ret)
-                return thread_say(
-                        STATUS_INVALID, FIELD_UNSPECIFIED, "tutti_open needs a place for the connection");
-        if (find_path(socket_path, path, &err) != STATUS_OK || open_path(path, ret, &err) != STATUS_OK)
+        double reconnect;
+        if (!ret || !given || !arguments_copy(&ARGUMENTS(&args), given, given->struct_size))
+                return thread_say(STATUS_INVALID, FIELD_UNSPECIFIED,
+                        "a place for the connection is needed, and arguments that begin with TUTTI_OPEN or "
+                        "tutti_open_args_init");
+        if (find_reconnect(args.reconnect, &reconnect, &err) != STATUS_OK ||
+                find_path(args.socket_path, path, &err) != STATUS_OK ||
+                open_path(path, reconnect, ret, &err) != STATUS_OK)
                 return thread_fail(&err);
         return TUTTI_OK;
+}
+
+enum tutti_status tutti_open(const char *socket_path, struct tutti **ret) {
+        return tutti_open_with(&TUTTI_OPEN(.socket_path = socket_path), ret);
 }
 
 /* --- closing --- */
@@ -311,6 +347,7 @@ enum tutti_status tutti_dispatch(struct tutti *t) {
         pthread_mutex_lock(&t->lock);
         connection_dispatch(t);
         pthread_mutex_unlock(&t->lock);
+        reconnect_go_on(t);
         regions_reap(t);
         return connection_check(t);
 }

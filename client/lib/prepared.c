@@ -45,7 +45,7 @@ static struct remembered *find(struct memory_of_halves *memory, const struct sip
 static void unprepare(struct tutti *t, uint64_t number) {
         struct request request = { .type = REQUEST_UNPREPARE, .prepared = number };
         struct error err;
-        if (send_number(t, &request, NULL, &err) == STATUS_OK) {
+        if (send_number(t, &request, NULL, &err) == STATUS_OK && send_may_go(t, NULL)) {
                 bool is_sent = send_packet(t, &request, -1);
                 CHECK(is_sent);
         }

@@ -54,5 +54,5 @@ struct remembering remember(struct tutti *t, const struct msg_submit *m, const s
 void remember_end(struct tutti *t, uint64_t number, bool is_kept);
 /* The buffer (the wire's) is about to go: nothing that uses it stays kept. Takes `sending` and `lock`. */
 void forget_buffer(struct tutti *t, uint64_t buffer);
-/* The connection is another one: nothing is kept. Under `sending` and `lock`. */
+/* The connection has ended, and may be another one later: nothing is kept. Under `lock`. */
 void forget_all(struct tutti *t);

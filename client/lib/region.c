@@ -10,6 +10,7 @@
 #include "base/fd.h"
 #include "lib/device.h"
 #include "lib/object.h"
+#include "lib/reconnect.h"
 
 /* Newer than some C libraries. */
 #ifndef MFD_NOEXEC_SEAL
@@ -52,6 +53,8 @@ static struct region *region_new(struct tutti *t, uint64_t n_bytes) {
         if (!r)
                 return NULL;
         list_init(&r->node);
+        list_init(&r->registration);
+        r->t = t;
         r->fd = -1;
         r->size_bytes = n_bytes;
         space_init(&r->space, n_bytes);
@@ -62,7 +65,16 @@ static struct region *region_new(struct tutti *t, uint64_t n_bytes) {
         return r;
 }
 
+/* Whoever brings regions to a new tuttid must not find it any more. */
+static void region_forget(struct region *r) {
+        pthread_mutex_lock(&r->t->lock);
+        list_unlink(&r->registration);
+        call_drop(r->t, &r->registering);
+        pthread_mutex_unlock(&r->t->lock);
+}
+
 void region_free(struct region *r) {
+        region_forget(r);
         list_unlink(&r->node);
         call_deinit(&r->registering);
         device_memory_free(r->device, r->data);
@@ -82,16 +94,40 @@ static struct region_ask ask_of(const struct region *r, int fd, enum access acce
                 .fd = fd };
 }
 
+/* It can be brought to another tuttid for as long as its descriptor is there. Under `sending`, numbered. */
+static void region_remember(struct region *r, int fd) {
+        struct tutti *t = r->t;
+        if (!reconnect_is_on(t))
+                return;
+        if (r->fd < 0 && fd >= 0)
+                r->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+        pthread_mutex_lock(&t->lock);
+        list_append(&t->registrations, &r->registration);
+        r->sent_in = t->reconnect->n_ends - r->registering.is_held;
+        pthread_mutex_unlock(&t->lock);
+}
+
 static enum status send_register(
         struct tutti *t, struct region *r, const struct region_ask *ask, struct error *err) {
         struct request request = { .type = REQUEST_REGISTER, .reg = ask->reg };
         request.reg.buffer = r->id;
         request.reg.n_descriptors = ask->fd >= 0;
+        r->access = ask->reg.access;
         if (ask->made) {
                 r->registering.type = CALL_MADE;
                 r->registering.made_device = ask->made;
         }
-        return send_request(t, &request, &r->registering, ask->fd, err);
+        pthread_mutex_lock(&t->sending);
+        enum status status = send_number(t, &request, &r->registering, err);
+        if (status == STATUS_OK) {
+                region_remember(r, ask->fd);
+                if (send_may_go(t, &r->registering)) {
+                        bool fits = send_packet(t, &request, ask->fd);
+                        CHECK(fits); /* its strings are short */
+                }
+        }
+        pthread_mutex_unlock(&t->sending);
+        return status;
 }
 
 static int map_ours(struct region *r) {
@@ -193,7 +229,7 @@ enum status region_fill(struct region *r, const struct block *block, struct erro
                 int e = back(r, to);
                 if (e < 0)
                         return cannot_make(block->n_bytes, e, err);
-                if (to == r->size_bytes)
+                if (to == r->size_bytes && !reconnect_is_on(r->t))
                         fd_close(&r->fd);
         }
         if (block->offset_bytes < r->dirty_bytes) {
@@ -223,9 +259,22 @@ enum status region_make_stage(
         enum status status = register_and_wait(t, r, &ask, err);
         if (status != STATUS_OK)
                 return status;
-        fd_close(&r->fd);
+        if (!reconnect_is_on(t))
+                fd_close(&r->fd);
         *ret = r;
         return STATUS_OK;
+}
+
+bool region_is_ours(struct tutti *t, uint64_t id) {
+        bool is_ours = false;
+        pthread_mutex_lock(&t->lock);
+        list_for_each (it, &t->regions) {
+                const struct region *r = list_entry(it, struct region, node);
+                if (r->id == id)
+                        is_ours = r->is_ours;
+        }
+        pthread_mutex_unlock(&t->lock);
+        return is_ours;
 }
 
 /* --- the dead --- */
@@ -234,8 +283,10 @@ static struct region *take_dead(struct tutti *t) {
         pthread_mutex_lock(&t->lock);
         struct list *node = list_take_first(&t->dead_regions);
         struct region *r = node ? list_entry(node, struct region, node) : NULL;
-        if (r)
+        if (r) {
                 call_drop(t, &r->registering);
+                list_unlink(&r->registration);
+        }
         pthread_mutex_unlock(&t->lock);
         return r;
 }

@@ -13,6 +13,7 @@
 
 struct region {
         struct list node;
+        struct tutti *t;
         uint64_t id;   /* as tuttid knows it */
         int fd;        /* -1 when nothing is left to fill */
         uint8_t *data; /* NULL: not mapped */
@@ -22,6 +23,9 @@ struct region {
         bool is_ours;          /* buffers may be cut from it */
         struct space space;    /* under `lock` */
         struct call registering;
+        struct list registration; /* in `registrations`. Under `lock` */
+        uint32_t sent_in;         /* to which tuttid, of those in turn */
+        enum access access;
         struct device_memory *device; /* owned; NULL: host memory */
 };
 
@@ -80,6 +84,8 @@ void region_bury(struct tutti *t, struct region *r);
 
 /* Backs the block with memory of ours, zero. NO_MEMORY. Under `growing`, not under `lock`. */
 enum status region_fill(struct region *r, const struct block *block, struct error *err) MUST_USE;
+/* Whether the library made the region of this id. Takes `lock`. */
+bool region_is_ours(struct tutti *t, uint64_t id);
 /* Why tuttid did not take it, or NULL. Under `lock`. */
 static inline const struct failure *region_refusal(const struct region *r) {
         return r->registering.is_ended ? r->registering.failure : NULL;

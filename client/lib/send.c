@@ -1,6 +1,6 @@
 #include <errno.h>
 #include <poll.h>
-#include "lib/connection.h"
+#include "lib/reconnect.h"
 #include "wire/codec.h"
 
 /* --- numbers --- */
@@ -20,6 +20,7 @@ static enum status number(struct tutti *t, struct request *request, struct call 
         if (!call)
                 return STATUS_OK;
         call->request = request->request;
+        call->is_held = !reconnect_may_send(t, call);
         list_append(&t->others, &call->node);
         return STATUS_OK;
 }
@@ -47,6 +48,7 @@ static enum status number_submission(
         while (t->slots[t->next_request % STATUS_PAGE_SLOTS])
                 t->next_request++;
         request->request = call->request = t->next_request++;
+        call->is_held = !reconnect_may_send(t, call);
         t->slots[call->request % STATUS_PAGE_SLOTS] = call;
         t->n_slots_used++;
         return STATUS_OK;
@@ -68,9 +70,9 @@ static bool wait_for_room(struct tutti *t) {
         poll(&fds, 1, -1);
         pthread_mutex_lock(&t->lock);
         connection_take_in(t);
-        bool is_lost = t->is_lost;
+        bool is_there = !t->is_lost && reconnect_has_socket(t);
         pthread_mutex_unlock(&t->lock);
-        return !is_lost;
+        return is_there;
 }
 
 bool send_has_room(struct tutti *t, int seconds) {
@@ -78,7 +80,7 @@ bool send_has_room(struct tutti *t, int seconds) {
         return poll(&fds, 1, seconds * 1000) == 1 && fds.revents == POLLOUT;
 }
 
-/* Its last words, if any, are still to be read. */
+/* Its last words, if any, are still to be read, and with them an end that was known before. */
 static void lose(struct tutti *t) {
         pthread_mutex_lock(&t->lock);
         connection_take_in(t);
@@ -86,17 +88,31 @@ static void lose(struct tutti *t) {
         pthread_mutex_unlock(&t->lock);
 }
 
+void send_bytes(struct tutti *t, size_t n_bytes, int fd) {
+        int r;
+        while ((r = channel_send(t->socket, t->send_bytes, n_bytes, &fd, fd >= 0)) == -EAGAIN || r == -EINTR)
+                if (r == -EAGAIN && !wait_for_room(t))
+                        return;
+        if (r < 0)
+                lose(t);
+}
+
 bool send_packet(struct tutti *t, const struct request *request, int fd) {
         size_t n_bytes;
         if (codec_encode_request(request, &t->scratch, t->send_bytes, &n_bytes) < 0)
                 return false;
-        int r;
-        while ((r = channel_send(t->socket, t->send_bytes, n_bytes, &fd, fd >= 0)) == -EAGAIN || r == -EINTR)
-                if (r == -EAGAIN && !wait_for_room(t))
-                        return true;
-        if (r < 0)
-                lose(t);
+        send_bytes(t, n_bytes, fd);
         return true;
+}
+
+/* Not what is held, nor, while tuttid is away, what nobody waits for. Under `sending`. */
+bool send_may_go(struct tutti *t, const struct call *call) {
+        if (!reconnect_is_on(t))
+                return true;
+        pthread_mutex_lock(&t->lock);
+        bool may = call ? !call->is_held : reconnect_may_send(t, NULL);
+        pthread_mutex_unlock(&t->lock);
+        return may;
 }
 
 static enum status say_too_long(struct tutti *t, struct call *call, struct error *err) {
@@ -113,7 +129,7 @@ enum status send_request(
         struct tutti *t, struct request *request, struct call *call, int fd, struct error *err) {
         pthread_mutex_lock(&t->sending);
         enum status status = send_number(t, request, call, err);
-        if (status == STATUS_OK && !send_packet(t, request, fd))
+        if (status == STATUS_OK && send_may_go(t, call) && !send_packet(t, request, fd))
                 status = say_too_long(t, call, err);
         pthread_mutex_unlock(&t->sending);
         return status;
@@ -121,6 +137,7 @@ enum status send_request(
 
 enum tutti_status send_and_wait(struct tutti *t, struct request *request, struct call *call) {
         struct error err;
+        call->again = request;
         if (send_request(t, request, call, -1, &err) != STATUS_OK)
                 return thread_fail(&err);
         pthread_mutex_lock(&t->lock);

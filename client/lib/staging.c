@@ -104,11 +104,8 @@ static struct lattice lattice_of(const struct staged *v) {
                 .strides = v->lie.view.strides };
 }
 
-enum status staging_begin(struct staging *s, struct tutti *t, struct error *err) {
-        if (s->n == 0)
-                return STATUS_OK;
-        enum status status = take_piece(s, t, err);
-        for (uint32_t i = 0; status == STATUS_OK && i < s->n; i++) {
+void staging_fill(struct staging *s) {
+        for (uint32_t i = 0; i < s->n; i++) {
                 const struct staged *v = &s->values[i];
                 const struct lattice l = lattice_of(v);
                 if (v->role != STAGED_INPUT || v->count == 0)
@@ -116,6 +113,14 @@ enum status staging_begin(struct staging *s, struct tutti *t, struct error *err)
                 lattice_gather(&l, v->memory, 0, v->count, staging_at(s, v));
                 s->copied_bytes += v->count * v->element_bytes;
         }
+}
+
+enum status staging_begin(struct staging *s, struct tutti *t, struct error *err) {
+        if (s->n == 0)
+                return STATUS_OK;
+        enum status status = take_piece(s, t, err);
+        if (status == STATUS_OK)
+                staging_fill(s);
         return status;
 }
 

@@ -3,6 +3,7 @@
 #include <string.h>
 #include "lib/merge.h"
 #include "lib/order.h"
+#include "lib/reconnect.h"
 #include "lib/region.h"
 #include "wire/codec.h"
 
@@ -51,6 +52,19 @@ static enum tutti_status end_at_once(struct passage *p, size_t n_key_bytes) {
         return TUTTI_OK;
 }
 
+/* Where tuttid may be left and found again, what a half asks for is kept until it has ended. */
+static void keep(struct passage *p) {
+        if (!p->work || !reconnect_is_on(p->half->g->t))
+                return;
+        p->work->call.group = p->half->g;
+        if (kept_take(&p->work->kept, p->half, &p->request.submit))
+                return;
+        make_refused(p, refuse(p->err, STATUS_NO_MEMORY, FIELD_UNSPECIFIED,
+                                "the copy of %u entries does not fit into memory", p->half->n_entries));
+        bool fits = kept_take(&p->work->kept, p->half, &p->request.submit);
+        CHECK(fits); /* of no entries */
+}
+
 /* --- sending; under `sending` --- */
 
 static enum status take_number(struct passage *p) {
@@ -61,6 +75,7 @@ static enum status take_number(struct passage *p) {
                 if (status != STATUS_LIMIT)
                         return status;
                 make_refused(p, status);
+                keep(p);
         }
         return send_number(t, &p->request, call, p->err);
 }
@@ -136,9 +151,11 @@ static void send_parts(const struct passage *p) {
 
 static enum tutti_status send(struct passage *p) {
         struct tutti *t = p->half->g->t;
+        keep(p);
         pthread_mutex_lock(&t->sending);
         enum status status = take_number(p);
-        if (status == STATUS_OK && !send_by_number(p))
+        bool may_go = status == STATUS_OK && send_may_go(t, p->work ? &p->work->call : NULL);
+        if (may_go && !send_by_number(p))
                 send_parts(p);
         pthread_mutex_unlock(&t->sending);
         if (status == STATUS_OK)
@@ -232,6 +249,7 @@ enum tutti_status submit(struct half *h, const char *key, struct tutti_work **re
         enum tutti_status status = group_check(h->g);
         if (status != TUTTI_OK)
                 return status;
+        reconnect_go_on(h->g->t);
         status = merge_check_nesting(h->g);
         if (status != TUTTI_OK)
                 return status;

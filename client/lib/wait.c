@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "lib/connection.h"
 #include "lib/dispatch.h"
+#include "lib/reconnect.h"
 #include "wire/codec.h"
 
 /* --- taking in --- */
@@ -47,7 +48,7 @@ static bool take_in_packet(struct tutti *t) {
 }
 
 void connection_take_in(struct tutti *t) {
-        while (!t->is_lost && take_in_packet(t))
+        while (!t->is_lost && reconnect_has_socket(t) && take_in_packet(t))
                 ;
 }
 
@@ -68,9 +69,9 @@ static struct timespec timespec_of(uint64_t ns) {
         return (struct timespec){ .tv_sec = (time_t)(ns / NS_PER_S), .tv_nsec = (long)(ns % NS_PER_S) };
 }
 
-/* Whether the event was rung. */
-static bool sleep_in_poll(struct tutti *t, uint64_t deadline_ns) {
-        struct pollfd fds[] = { { .fd = t->socket, .events = POLLIN }, { .fd = t->event, .events = POLLIN } };
+/* Whether the event was rung. `socket` -1: there is none. */
+static bool sleep_in_poll(const struct tutti *t, int socket, uint64_t deadline_ns) {
+        struct pollfd fds[] = { { .fd = socket, .events = POLLIN }, { .fd = t->event, .events = POLLIN } };
         if (deadline_ns == WAIT_FOREVER)
                 return ppoll(fds, 2, NULL, NULL) > 0 && fds[1].revents;
         uint64_t now = clock_now_ns();
@@ -86,7 +87,12 @@ static void empty_event(struct tutti *t) {
 static void lead(struct tutti *t, struct waiter *me, uint64_t deadline_ns) {
         t->leader = me;
         pthread_mutex_unlock(&t->lock);
-        bool is_rung = sleep_in_poll(t, deadline_ns);
+        reconnect_go_on(t);
+        pthread_mutex_lock(&t->lock);
+        int socket = reconnect_has_socket(t) ? t->socket : -1;
+        deadline_ns = reconnect_next_ns(t, me->call->is_ended ? 0 : deadline_ns);
+        pthread_mutex_unlock(&t->lock);
+        bool is_rung = sleep_in_poll(t, socket, deadline_ns);
         pthread_mutex_lock(&t->lock);
         t->leader = NULL;
         if (is_rung)

@@ -33,6 +33,7 @@ struct tutti_work *work_new(struct tutti *t) {
         call_init(&w->call, CALL_WORK);
         w->is_detached = w->is_seen = false;
         w->prepare = 0;
+        w->kept.group = NULL;
         w->n_uses = 0;
         w->has_done = false;
         w->n_extents = w->extents_expected = 0;
@@ -145,6 +146,7 @@ static void work_free_memory(struct tutti_work *w) {
         call_deinit(&w->call);
         failure_unref(w->refusal);
         list_unlink(&w->node);
+        kept_deinit(&w->kept);
         free(w->uses);
         free(w->checksums);
         free(w->extents);
@@ -208,6 +210,7 @@ void work_end(struct tutti *t, struct call *call) {
                 remember_end(t, w->prepare, w->call.status == STATUS_OK && w->done.is_kept);
         prefer_own_refusal(w);
         explain_buffer(w);
+        kept_note_end(w);
         if (w->object && w->call.status == STATUS_OK)
                 object_hold(w->object, &w->done);
         end_uses(w);
@@ -311,6 +314,7 @@ enum tutti_status tutti_work_test(struct tutti_work *w) {
                 connection_take_in(t);
         enum status status = status_of_wait(w, w->call.is_ended ? WAIT_ENDED : WAIT_TIME);
         pthread_mutex_unlock(&t->lock);
+        reconnect_go_on(t);
         if (status == STATUS_OK)
                 status = work_land(w);
         regions_reap(t);

@@ -9,6 +9,7 @@
 #include "lib/connection.h"
 #include "lib/device.h"
 #include "lib/order.h"
+#include "lib/reconnect.h"
 #include "lib/staging.h"
 
 struct tutti_work {
@@ -23,6 +24,7 @@ struct tutti_work {
         bool has_done;              /* the first part of the answer is there */
         struct tutti_buffer **uses; /* kept from going until it ends */
         uint32_t n_uses, capacity;
+        struct kept kept;            /* where tuttid may be left and found again */
         struct tutti_object *object; /* where its result goes; NULL: to buffers. Kept until it is freed */
         uint64_t *checksums;         /* of inputs, by entry, where they are checked */
         uint32_t checksums_capacity;

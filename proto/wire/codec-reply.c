@@ -124,18 +124,26 @@ static struct msg_welcome welcome_in(const Tutti__V1__Welcome *m) {
                 .max_packet_bytes = m->max_packet_bytes };
 }
 
-static void joined_out(const struct msg_joined *j, Tutti__V1__Joined *m) {
+struct joined_box {
+        Tutti__V1__Joined message;
+        uint8_t members[MAX_WORLD / 8];
+};
+
+static void joined_out(const struct msg_joined *j, struct joined_box *box) {
+        Tutti__V1__Joined *m = &box->message;
         tutti__v1__joined__init(m);
         m->membership = j->membership;
         m->epoch = j->epoch;
         m->rank = j->rank;
         m->world_size = j->world_size;
+        m->members = ranks_out(&j->members, box->members);
 }
 
-static struct msg_joined joined_in(const Tutti__V1__Joined *m) {
-        return (struct msg_joined){
+static int joined_in(const Tutti__V1__Joined *m, struct msg_joined *ret) {
+        *ret = (struct msg_joined){
                 .membership = m->membership, .epoch = m->epoch, .rank = m->rank, .world_size = m->world_size
         };
+        return ranks_in(&m->members, &ret->members) ? 0 : -EPROTO;
 }
 
 /* NULL where nothing was found. */
@@ -298,8 +306,7 @@ static int body_in(const Tutti__V1__Reply *m, struct arena *arena, struct reply 
                 return 0;
         case TUTTI__V1__REPLY__BODY_JOINED:
                 ret->type = REPLY_JOINED;
-                ret->joined = joined_in(m->joined);
-                return 0;
+                return joined_in(m->joined, &ret->joined);
         case TUTTI__V1__REPLY__BODY_DONE: ret->type = REPLY_DONE; return done_in(m->done, &ret->done);
         case TUTTI__V1__REPLY__BODY_ROWS: ret->type = REPLY_ROWS; return rows_in(m->rows, arena, ret);
         case TUTTI__V1__REPLY__BODY_RESULT:
@@ -345,7 +352,7 @@ int codec_decode_reply(const void *bytes, size_t n_bytes, struct arena *arena, s
 /* The body of a reply, whichever it is. */
 union body_box {
         Tutti__V1__Welcome welcome;
-        Tutti__V1__Joined joined;
+        struct joined_box joined;
         struct done_box done;
         Tutti__V1__Result result;
         Tutti__V1__Registered registered;
@@ -366,7 +373,7 @@ static bool body_out(const struct reply *r, struct arena *scratch, union body_bo
         case REPLY_JOINED:
                 joined_out(&r->joined, &box->joined);
                 m->body_case = TUTTI__V1__REPLY__BODY_JOINED;
-                m->joined = &box->joined;
+                m->joined = &box->joined.message;
                 break;
         case REPLY_DONE:
                 done_out(&r->done, &box->done);

@@ -355,6 +355,12 @@ static void hello_out(const struct msg_hello *h, Tutti__V1__Hello *m) {
         m->secret = string_out(h->secret);
 }
 
+/* Ranks beyond the largest world are none. */
+static struct rankset world_ranks_in(const ProtobufCBinaryData *m) {
+        struct rankset s = { { 0 } };
+        return ranks_in(m, &s) ? s : (struct rankset){ { 0 } };
+}
+
 static struct msg_join join_in(const Tutti__V1__Join *m) {
         return (struct msg_join){ .job = string_in(m->job),
                 .group = string_in(m->group),
@@ -365,10 +371,20 @@ static struct msg_join join_in(const Tutti__V1__Join *m) {
                 .on_death = on_death_in((int)m->on_death),
                 .on_leave = known_or((int)m->on_leave, ON_LEAVE_ZERO_FILL + 1, ON_LEAVE_ZERO_FILL + 1),
                 .has_default_timeout = m->has_default_timeout,
-                .default_timeout_ns = m->default_timeout_ns };
+                .default_timeout_ns = m->default_timeout_ns,
+                .resume_epoch = m->resume_epoch,
+                .resume_number = m->resume_number,
+                .resume_members = world_ranks_in(&m->resume_members),
+                .resume_lost = world_ranks_in(&m->resume_lost) };
 }
 
-static void join_out(const struct msg_join *j, Tutti__V1__Join *m) {
+struct join_box {
+        Tutti__V1__Join message;
+        uint8_t members[MAX_WORLD / 8], lost[MAX_WORLD / 8];
+};
+
+static void join_out(const struct msg_join *j, struct join_box *box) {
+        Tutti__V1__Join *m = &box->message;
         tutti__v1__join__init(m);
         m->job = string_out(j->job);
         m->group = string_out(j->group);
@@ -380,6 +396,71 @@ static void join_out(const struct msg_join *j, Tutti__V1__Join *m) {
         m->on_leave = (Tutti__V1__OnLeave)j->on_leave;
         m->has_default_timeout = j->has_default_timeout;
         m->default_timeout_ns = j->default_timeout_ns;
+        if (j->resume_epoch == 0)
+                return;
+        m->resume_epoch = j->resume_epoch;
+        m->resume_number = j->resume_number;
+        m->resume_members = ranks_out(&j->resume_members, box->members);
+        m->resume_lost = ranks_out(&j->resume_lost, box->lost);
+}
+
+/* --- what is known after a restart --- */
+
+static void page_report_in(const Tutti__V1__PageSlot *m, struct page_report *ret) {
+        *ret = (struct page_report){ .request = m->request,
+                .collective = m->collective,
+                .state = known_or((int)m->state, PAGE_FAILED + 1, PAGE_FREE),
+                .status = status_in((int)m->status),
+                .is_kept = m->kept,
+                .n_failed = m->n_failed < UINT32_MAX ? (uint32_t)m->n_failed : UINT32_MAX };
+        ret->has_key = key_in(m->key, &ret->key);
+}
+
+static int pages_in(const Tutti__V1__Pages *m, struct arena *arena, struct msg_pages *ret) {
+        if (m->n_slots > MAX_PART_REPORTS)
+                return -E2BIG;
+        struct page_report *reports = arena_calloc(arena, m->n_slots, sizeof(*reports));
+        if (!reports && m->n_slots > 0)
+                return -E2BIG;
+        for (size_t i = 0; i < m->n_slots; i++)
+                page_report_in(m->slots[i], &reports[i]);
+        *ret = (struct msg_pages){ (uint32_t)m->n_slots, reports };
+        return 0;
+}
+
+struct page_slot_box {
+        Tutti__V1__PageSlot message;
+        Tutti__V1__Key key;
+};
+
+static void page_report_out(const struct page_report *r, struct page_slot_box *box) {
+        Tutti__V1__PageSlot *m = &box->message;
+        tutti__v1__page_slot__init(m);
+        m->request = r->request;
+        m->collective = r->collective;
+        m->state = (uint32_t)r->state;
+        m->status = (Tutti__V1__Status)r->status;
+        m->kept = r->is_kept;
+        m->n_failed = r->n_failed;
+        if (!r->has_key)
+                return;
+        key_out(&r->key, &box->key);
+        m->key = &box->key;
+}
+
+static bool pages_out(const struct msg_pages *p, struct arena *scratch, Tutti__V1__Pages *m) {
+        struct page_slot_box *boxes = arena_calloc(scratch, p->n_reports, sizeof(*boxes));
+        Tutti__V1__PageSlot **list = arena_calloc(scratch, p->n_reports, sizeof(*list));
+        tutti__v1__pages__init(m);
+        if (!boxes || !list)
+                return p->n_reports == 0;
+        for (uint32_t i = 0; i < p->n_reports; i++) {
+                page_report_out(&p->reports[i], &boxes[i]);
+                list[i] = &boxes[i].message;
+        }
+        m->n_slots = p->n_reports;
+        m->slots = list;
+        return true;
 }
 
 static struct msg_register register_in(const Tutti__V1__Register *m) {
@@ -497,6 +578,7 @@ static int body_in(const Tutti__V1__Request *m, struct arena *arena, struct requ
         case REQUEST_RELEASE_RESULT: ret->release_result = release_result_in(m->release_result); break;
         case REQUEST_QUERY: return query_in(m->query, arena, &ret->query);
         case REQUEST_CONTROL: ret->control = control_in(m->control); break;
+        case REQUEST_PAGES: return pages_in(m->pages, arena, &ret->pages);
         case REQUEST_OPEN_SIGNALS:
                 ret->open_signals = (struct msg_open_signals){ order_in((int)m->open_signals->order),
                         string_in(m->open_signals->device) };
@@ -506,7 +588,6 @@ static int body_in(const Tutti__V1__Request *m, struct arena *arena, struct requ
         case REQUEST_NONE:
         case REQUEST_PREPARE:
         case REQUEST_OPEN_LANE:
-        case REQUEST_PAGES:
         case REQUEST_GOODBYE: break;
         }
         return 0;
@@ -525,7 +606,7 @@ int codec_decode_request(const void *bytes, size_t n_bytes, struct arena *arena,
 /* The body of a request, whichever it is. */
 union body_box {
         Tutti__V1__Hello hello;
-        Tutti__V1__Join join;
+        struct join_box join;
         Tutti__V1__Leave leave;
         Tutti__V1__Register reg;
         Tutti__V1__Unregister unregister;
@@ -594,7 +675,7 @@ static bool body_out(const struct request *r, struct arena *scratch, union body_
         case REQUEST_RELEASE_RESULT:
                 release_result_out(&r->release_result, &box->release_result);
                 return true;
-        case REQUEST_PAGES: tutti__v1__pages__init(&box->pages); return true;
+        case REQUEST_PAGES: return pages_out(&r->pages, scratch, &box->pages);
         case REQUEST_QUERY: return query_out(&r->query, scratch, &box->query);
         case REQUEST_CONTROL: control_out(&r->control, &box->control); return true;
         case REQUEST_GOODBYE: tutti__v1__goodbye__init(&box->goodbye); return true;

@@ -61,7 +61,8 @@ static int group_in(const Tutti__V1__GroupRow *m, struct row_group *ret) {
                 .age_ns = m->age_ns,
                 .last_done_age_ns = m->last_done_age_ns,
                 .n_debts = m->n_debts,
-                .n_waiting = m->n_waiting };
+                .n_waiting = m->n_waiting,
+                .restored = m->restored };
         return ranks_in(&m->awaited, &ret->awaited) ? 0 : -EPROTO;
 }
 

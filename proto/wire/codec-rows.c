@@ -65,6 +65,7 @@ static void group_out(const struct row_group *r, struct row_box *box) {
         m->n_debts = r->n_debts;
         m->n_waiting = r->n_waiting;
         m->awaited = ranks_out(&r->awaited, box->missing);
+        m->restored = r->restored;
 }
 
 static void member_out(const struct row_member *r, struct row_box *box) {

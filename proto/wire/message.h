@@ -48,13 +48,13 @@ struct signal_events {
 
 /* One slot of the status page (wire format, little-endian): slot = request mod STATUS_PAGE_SLOTS. Written by
  * tuttid alone. */
-enum page_state { PAGE_FREE, PAGE_BEGUN, PAGE_DONE };
+enum page_state { PAGE_FREE, PAGE_BEGUN, PAGE_DONE, PAGE_FAILED };
 
 struct page_slot {
         _Atomic uint64_t request;
         _Atomic uint64_t collective;
         _Atomic uint32_t state; /* enum page_state; written last */
-        uint32_t reserved;
+        _Atomic uint32_t status; /* PAGE_FAILED: enum status; of EXPIRED its cause stands above, from bit 16 on */
 };
 
 enum access { ACCESS_UNSPECIFIED, ACCESS_IN, ACCESS_OUT, ACCESS_INOUT };
@@ -115,6 +115,28 @@ struct msg_join {
         enum on_leave on_leave;
         bool has_default_timeout;
         uint64_t default_timeout_ns;
+        uint64_t resume_epoch, resume_number; /* epoch 0: a new membership */
+        struct rankset resume_members, resume_lost;
+};
+
+/* What a member knows, after a restart of tuttid, of one request, or of one key. */
+struct page_report {
+        uint64_t request; /* 0: a key that has failed so often */
+        uint64_t collective;
+        enum page_state state;
+        enum status status; /* PAGE_FAILED, or the last failure */
+        enum status cause;  /* of EXPIRED, when it is decided; not on the wire */
+        bool has_key;       /* false: the key was absent or malformed */
+        struct key key;
+        bool is_kept; /* the inputs are as they were, whatever was written */
+        uint32_t n_failed;
+};
+
+#define MAX_PART_REPORTS 512
+
+struct msg_pages {
+        uint32_t n_reports; /* at most MAX_PART_REPORTS */
+        const struct page_report *reports;
 };
 
 struct msg_register {
@@ -235,6 +257,7 @@ struct request {
                 struct msg_reform reform;
                 struct msg_make_result make_result;
                 struct msg_release_result release_result;
+                struct msg_pages pages;
                 struct msg_query query;
                 struct msg_open_signals open_signals;
                 struct msg_control control;
@@ -265,6 +288,7 @@ struct msg_welcome {
 struct msg_joined {
         uint64_t membership, epoch;
         uint32_t rank, world_size;
+        struct rankset members; /* of the epoch */
 };
 
 /* Of one packet: two numbers of at most ten bytes each. */
@@ -349,7 +373,7 @@ struct row_group {
         uint32_t uid, world_size, n_alive, n_pending, n_debts, n_waiting;
         struct rankset awaited;
         uint64_t epoch, n_done, n_failed, bytes, age_ns, last_done_age_ns;
-        bool forming, failed, ended, stalled;
+        bool forming, failed, ended, stalled, restored;
         enum on_death on_death;
 };
 

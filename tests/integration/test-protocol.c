@@ -89,7 +89,7 @@ START_TEST(P9_the_page_says_begun_before_the_first_store_and_done_before_the_rep
 }
 END_TEST
 
-/* A collective that ends unsealed leaves no trace in the page: nothing of it has begun. */
+/* A collective that ends unsealed has not begun; its failure stands in the page before anybody is told. */
 START_TEST(P9_what_is_refused_has_not_begun) {
         struct host *h = host_start(NULL);
         const struct page_slot *page;
@@ -101,8 +101,12 @@ START_TEST(P9_what_is_refused_has_not_begun) {
         raw_buffer(b, 1, raw_memfd(4096), 4096);
         uint64_t ra = raw_submit(a, &ma, "unequal", 1, 8);
         raw_expect(b, raw_submit(b, &mb, "unequal", 1, 9), STATUS_MISMATCH);
+        const struct page_slot *slot = &page[ra % STATUS_PAGE_SLOTS];
+        ck_assert_uint_eq(slot->request, ra);
+        ck_assert_uint_eq(slot->state, PAGE_FAILED);
+        ck_assert_uint_eq(slot->status, STATUS_MISMATCH);
+        ck_assert_uint_eq(slot->collective, 0);
         raw_expect(a, ra, STATUS_MISMATCH);
-        ck_assert_uint_ne(page[ra % STATUS_PAGE_SLOTS].request, ra);
         raw_close(a);
         raw_close(b);
         host_stop(h);
@@ -180,7 +184,7 @@ START_TEST(P15_later_messages_answer_UNSUPPORTED) {
         struct raw_member m = raw_join(r, "alone", 0, 1);
         for (int type = REQUEST_PREPARE; type <= REQUEST_PAGES; type++) {
                 if (type == REQUEST_MAKE_RESULT || type == REQUEST_RELEASE_RESULT || type == REQUEST_START ||
-                        type == REQUEST_UNPREPARE)
+                        type == REQUEST_UNPREPARE || type == REQUEST_PAGES)
                         continue; /* done in this one */
                 const struct request later = { .type = (enum request_type)type };
                 const struct reply reply = raw_expect(r, raw_send(r, &later), STATUS_UNSUPPORTED);

@@ -43,6 +43,13 @@ struct tutti *replica_open(struct replica *me) {
         return me->t;
 }
 
+struct tutti *replica_open_again(struct replica *me, double reconnect) {
+        enum tutti_status status =
+                tutti_open_with(&TUTTI_OPEN(.socket_path = me->socket, .reconnect = reconnect), &me->t);
+        ck_assert_msg(status == TUTTI_OK, "%s", tutti_error());
+        return me->t;
+}
+
 struct tutti_group *replica_join_group(struct replica *me, const struct tutti_join_args *args) {
         struct tutti_join_args join = *args;
         struct tutti_group *g;

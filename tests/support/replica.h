@@ -68,6 +68,8 @@ void run_replicas(struct host *h, uint32_t n, void (*body)(struct replica *me), 
 
 /* Connects, once. */
 struct tutti *replica_open(struct replica *me);
+/* The same, to go on with the next tuttid within so many seconds. */
+struct tutti *replica_open_again(struct replica *me, double reconnect);
 /* Connects and joins: job "test", rank and world size as spawned, where `args` does not say otherwise. */
 struct tutti_group *replica_join_group(struct replica *me, const struct tutti_join_args *args);
 

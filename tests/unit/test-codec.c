@@ -47,6 +47,54 @@ START_TEST(join) {
 }
 END_TEST
 
+START_TEST(a_join_that_resumes_P9) {
+        struct request r = { .request = 2, .type = REQUEST_JOIN };
+        r.join = (struct msg_join){ .job = "dp", .group = "train", .secret = "", .world_size = 1024 };
+        r.join.resume_epoch = 3;
+        r.join.resume_number = UINT64_MAX;
+        r.join.resume_members = rankset_first(1024);
+        rankset_add(&r.join.resume_lost, 1023);
+        struct request back = pass_request(&r);
+        SAME(&r.join, &back.join, resume_epoch);
+        SAME(&r.join, &back.join, resume_number);
+        ck_assert(rankset_is_equal(&back.join.resume_members, &r.join.resume_members));
+        ck_assert(rankset_is_equal(&back.join.resume_lost, &r.join.resume_lost));
+}
+END_TEST
+
+/* With keys at their longest, as many as the library sends at a time fit. */
+START_TEST(reports_of_unfinished_requests_P9) {
+        static struct page_report reports[256];
+        char name[MAX_KEY_BYTES];
+        memset(name, 'k', sizeof(name));
+        for (uint32_t i = 0; i < 256; i++) {
+                reports[i] = (struct page_report){ .request = UINT64_MAX - i,
+                        .collective = UINT64_MAX,
+                        .state = i % 4,
+                        .status = i % N_STATUS,
+                        .has_key = true,
+                        .is_kept = i % 2,
+                        .n_failed = UINT32_MAX };
+                ck_assert(key_name(&reports[i].key, name, sizeof(name)));
+        }
+        reports[7].has_key = false;
+        struct request r = { .request = 2, .type = REQUEST_PAGES, .pages = { 256, reports } };
+        struct request back = pass_request(&r);
+        ck_assert_uint_eq(back.pages.n_reports, 256);
+        for (uint32_t i = 0; i < 256; i++) {
+                const struct page_report *got = &back.pages.reports[i];
+                SAME(&reports[i], got, request);
+                SAME(&reports[i], got, collective);
+                SAME(&reports[i], got, state);
+                SAME(&reports[i], got, status);
+                SAME(&reports[i], got, has_key);
+                SAME(&reports[i], got, is_kept);
+                SAME(&reports[i], got, n_failed);
+                ck_assert(!got->has_key || key_is_equal(&got->key, &reports[i].key));
+        }
+}
+END_TEST
+
 START_TEST(registration) {
         struct request r = { .request = 3, .type = REQUEST_REGISTER };
         r.reg = (struct msg_register){ .buffer = 1,
@@ -350,11 +398,13 @@ START_TEST(welcome_joined_and_done) {
 
         r = (struct reply){ .request = 2, .type = REPLY_JOINED };
         r.joined = (struct msg_joined){ .membership = 5, .epoch = 6, .rank = 7, .world_size = 8 };
+        rankset_add(&r.joined.members, 1023);
         back = pass_reply(&r);
         SAME(&r.joined, &back.joined, membership);
         SAME(&r.joined, &back.joined, epoch);
         SAME(&r.joined, &back.joined, rank);
         SAME(&r.joined, &back.joined, world_size);
+        ck_assert(rankset_is_equal(&r.joined.members, &back.joined.members));
 
         r = (struct reply){ .request = 3, .type = REPLY_DONE };
         r.done = (struct msg_done){ .collective = 9,
@@ -663,7 +713,7 @@ START_TEST(the_corpus_holds_one_packet_of_each_kind) {
 }
 END_TEST
 
-UNIT_MAIN("codec", 30, hello, join, registration, requests_of_one_number, rejoin_and_shrink,
+UNIT_MAIN("codec", 30, hello, join, a_join_that_resumes_P9, reports_of_unfinished_requests_P9, registration, requests_of_one_number, rejoin_and_shrink,
         abort_busy_and_query, what_people_do, starting_and_forgetting, what_this_version_does_not_do_is_known_by_its_type,
         submissions, every_word_passes, D18_a_submission_without_op_is_a_submission,
         keys_pass_and_absent_ones_are_known, strings_are_never_null, welcome_joined_and_done,

@@ -12,7 +12,7 @@ FLOORS = {
     # the shared vocabulary
     'base': 10, 'model': 11, 'wire': 12,
     # the pure domain
-    'isa': 19, 'config': 20, 'viewer': 20, 'quota': 20, 'group': 20, 'rendezvous': 20, 'plan': 20, 'planner': 20, 'algorithms': 20,
+    'isa': 19, 'config': 20, 'viewer': 20, 'quota': 20, 'group': 20, 'resume': 20, 'rendezvous': 20, 'plan': 20, 'planner': 20, 'algorithms': 20,
     # machines
     'doorbell': 30, 'service': 30, 'listener': 30, 'session': 30, 'lane': 30, 'buffer': 30, 'result': 30, 'signals': 30, 'engine': 30,
     'worker': 30, 'confine': 30,
@@ -26,7 +26,7 @@ FLOORS = {
 
 # On one floor only these; everybody may read config.h.
 NEIGHBOURS = {
-    'quota': {'config'}, 'group': {'config', 'quota'}, 'rendezvous': {'config', 'group', 'quota'},
+    'quota': {'config'}, 'group': {'config', 'quota'}, 'resume': {'config', 'quota'}, 'rendezvous': {'config', 'group', 'quota', 'resume'},
     'planner': {'config', 'plan', 'algorithms'}, 'algorithms': {'config', 'plan'}, 'plan': {'config'},
     'listener': {'doorbell'}, 'session': {'doorbell'}, 'lane': {'doorbell', 'session'},
     'engine': {'doorbell', 'backend'}, 'buffer': {'doorbell', 'backend'}, 'result': {'backend'}, 'signals': {'backend'},
@@ -62,7 +62,7 @@ LIBRARIES = [
 ]
 
 # Pure rooms: no input or output, no clock.
-PURE = re.compile(r'^(proto/model/|daemon/(quota|group|rendezvous|plan|planner)\b|daemon/algorithms/)')
+PURE = re.compile(r'^(proto/model/|daemon/(quota|group|resume|rendezvous|plan|planner)\b|daemon/algorithms/)')
 IMPURE = re.compile(r'^(unistd|fcntl|poll|time|dirent|signal|sys/(?!types|param|cdefs).*)\.h$')
 
 # Words that only these places may contain.

@@ -94,6 +94,7 @@ struct tutti_row_group {
         enum tutti_on_death on_death;
         uint32_t n_waiting;         /* members that wait for it to be formed anew */
         struct tutti_ranks awaited; /* whom they wait for: who has not called, and ranks that nobody has */
+        int restored;               /* its members have carried it over from the tuttid before */
 };
 
 struct tutti_row_member {

@@ -1,0 +1,601 @@
+/* What a group and its works know, and how they come back to a new tuttid (reconnect.h). */
+#include <stdlib.h>
+#include <string.h>
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "lib/group.h"
+#include "lib/half.h"
+#include "lib/open.h"
+#include "lib/reconnect.h"
+#include "lib/region.h"
+#include "lib/work.h"
+#include "wire/codec.h"
+
+/* In one packet: with keys at their longest they fit. */
+#define PART_REPORTS 256
+
+/* --- what a work keeps --- */
+
+static bool is_apart(const struct half *h, const struct entry *e) {
+        if (e->input.buffer != e->output.buffer) /* two of ours are never the same memory */
+                return region_is_ours(h->g->t, e->input.buffer) || region_is_ours(h->g->t, e->output.buffer);
+        return e->input.offset_bytes != e->output.offset_bytes;
+}
+
+/* Whether its input is there still when its output has been written. Plain memory is: it is copied again. */
+static bool entry_is_kept(const struct half *h, const struct entry *e, uint32_t i) {
+        if (e->input.buffer == 0 || (e->output.buffer == 0 && e->destination != DESTINATION_SAME))
+                return true;
+        if (staging_find(&h->work->staging, i, STAGED_INPUT))
+                return true;
+        return e->destination != DESTINATION_SAME && is_apart(h, e);
+}
+
+static bool kept_make_room(struct kept *k, uint32_t n) {
+        if (n <= k->capacity)
+                return true;
+        struct entry *entries = realloc(k->entries, n * sizeof(*entries));
+        if (!entries)
+                return false;
+        k->entries = entries;
+        k->capacity = n;
+        return true;
+}
+
+bool kept_take(struct kept *k, const struct half *h, const struct msg_submit *submit) {
+        const uint32_t n = submit->signature.n_entries;
+        if (!kept_make_room(k, n))
+                return false;
+        k->submit = *submit;
+        k->submit.entries = NULL;
+        k->submit.refused_detail = NULL;
+        k->group = h->g;
+        atomic_store(&h->g->busy_until_ns, 0); /* it ends with a submission (P6) */
+        k->state = PAGE_FREE;
+        k->collective = 0;
+        k->is_repeatable = true;
+        memset(k->entries, 0, n * sizeof(*k->entries));
+        for (uint32_t i = 0; i < n; i++) {
+                half_entry(h, i, &k->entries[i]);
+                k->is_repeatable &= entry_is_kept(h, &k->entries[i], i);
+        }
+        return true;
+}
+
+void kept_deinit(struct kept *k) {
+        free(k->entries);
+        k->entries = NULL;
+        k->capacity = 0;
+        k->group = NULL;
+}
+
+/* --- failures, by key --- */
+
+/* Uses that were none: the key is as it was, or the epoch is over. */
+static bool counts(enum status status) {
+        static const enum status none[] = { STATUS_OK, STATUS_ALREADY_PENDING, STATUS_NOT_FOUND, STATUS_LEFT,
+                STATUS_DAEMON_LOST, STATUS_DRAINING };
+        for (size_t i = 0; i < ARRAY_SIZE(none); i++)
+                if (status == none[i])
+                        return false;
+        return true;
+}
+
+static struct key_failures *failures_find(struct tutti_group *g, const struct key *key) {
+        for (uint32_t i = 0; i < g->n_failed; i++)
+                if (key_is_equal(&g->failed[i].key, key))
+                        return &g->failed[i];
+        return NULL;
+}
+
+/* Where there are too many, the oldest number without a name goes: nobody uses it twice. */
+static struct key_failures *failures_add(struct tutti_group *g, const struct key *key) {
+        uint32_t at = 0;
+        if (!g->failed)
+                g->failed = calloc(MAX_KEY_FAILURES, sizeof(*g->failed));
+        if (!g->failed)
+                return NULL;
+        if (g->n_failed == MAX_KEY_FAILURES) {
+                while (at < MAX_KEY_FAILURES && g->failed[at].key.n_bytes > 0)
+                        at++;
+                if (at == MAX_KEY_FAILURES)
+                        return NULL;
+                memmove(&g->failed[at], &g->failed[at + 1],
+                        (MAX_KEY_FAILURES - at - 1) * sizeof(*g->failed));
+                g->n_failed--;
+        }
+        g->failed[g->n_failed] = (struct key_failures){ .key = *key };
+        return &g->failed[g->n_failed++];
+}
+
+/* A debt is remembered as what it was owed for. */
+static void note_failure(struct tutti_group *g, const struct kept *k, const struct call *call) {
+        enum status status = call->status;
+        if (!counts(status) || k->submit.epoch != g->epoch)
+                return;
+        if (status == STATUS_EXPIRED && call->failure && call->failure->error.cause != STATUS_OK)
+                status = call->failure->error.cause;
+        struct key_failures *f = failures_find(g, &k->submit.key);
+        if (!f)
+                f = failures_add(g, &k->submit.key);
+        if (!f) {
+                g->is_forgetful = true;
+                return;
+        }
+        f->n++;
+        f->status = status;
+}
+
+static void intersect(struct rankset *a, const struct rankset *b) {
+        struct rankset rest = rankset_minus(a, b);
+        *a = rankset_minus(a, &rest);
+}
+
+static void note_done(struct tutti_group *g, const struct msg_done *done, uint64_t epoch) {
+        if (epoch != g->epoch)
+                return;
+        if (done->collective > g->last_number)
+                g->last_number = done->collective;
+        intersect(&g->members, &done->contributors);
+}
+
+void kept_note_end(struct tutti_work *w) {
+        struct kept *k = &w->kept;
+        struct tutti_group *g = k->group;
+        if (!g)
+                return;
+        const struct failure *f = w->call.failure;
+        if (w->call.status == STATUS_OK)
+                note_done(g, &w->done, k->submit.epoch);
+        note_failure(g, k, &w->call);
+        if (w->call.status == STATUS_REPLICA_LOST && f && f->error.rank >= 0 &&
+                f->error.loss != LOSS_UNSPECIFIED && f->error.loss != LOSS_WENT)
+                rankset_add(&g->lost_members, (unsigned int)f->error.rank);
+        k->group = NULL;
+}
+
+/* --- the old page --- */
+
+static void end_with(struct tutti *t, struct call *call, enum status status, const char *why) {
+        struct error e;
+        refuse(&e, status, FIELD_UNSPECIFIED, "%s", why);
+        call_end(t, call, status, failure_new(&e));
+}
+
+/* Of a reply that has not come nothing is known but that it was OK. */
+static void end_done(struct tutti *t, struct tutti_work *w) {
+        const struct tutti_group *g = w->kept.group;
+        w->done = (struct msg_done){ .collective = w->kept.collective, .op = w->kept.submit.signature.op };
+        if (g) {
+                w->done.contributors = g->members;
+                w->done.n_contributors = rankset_count(&g->members);
+        }
+        call_end(t, &w->call, STATUS_OK, NULL);
+}
+
+static enum status status_of_page(uint32_t word) {
+        return word < N_STATUS && word != STATUS_OK ? (enum status)word : STATUS_INTERNAL;
+}
+
+/* A slot that is the request's, or nothing. */
+static void look_at_page(const struct tutti *t, const struct call *call, struct kept *k) {
+        const struct page_slot *slot = t->page ? &t->page[call->request % STATUS_PAGE_SLOTS] : NULL;
+        if (!slot || atomic_load(&slot->request) != call->request)
+                return;
+        uint32_t state = atomic_load_explicit(&slot->state, memory_order_acquire);
+        if (state == PAGE_FREE || state > PAGE_FAILED)
+                return;
+        k->state = (enum page_state)state;
+        k->collective = atomic_load(&slot->collective);
+        uint32_t both = atomic_load(&slot->status);
+        k->status = status_of_page(both & 0xffff);
+        k->cause = k->status == STATUS_EXPIRED ? status_of_page(both >> 16) : STATUS_OK;
+}
+
+static struct page_report report_of(const struct tutti_work *w) {
+        const struct kept *k = &w->kept;
+        bool is_repeatable = k->is_repeatable && !(w->staging.piece && w->is_detached);
+        return (struct page_report){ .request = w->call.request,
+                .collective = k->state == PAGE_FREE ? 0 : k->collective,
+                .state = k->state,
+                .status = k->state != PAGE_FAILED       ? STATUS_OK
+                        : k->status == STATUS_EXPIRED ? k->cause
+                                                      : k->status,
+                .has_key = true,
+                .key = k->submit.key,
+                .is_kept = is_repeatable };
+}
+
+/* How it had failed: from the page alone, for the words went with tuttid. */
+static void end_failed(struct tutti *t, struct tutti_work *w, const struct kept *page) {
+        struct error e;
+        bool is_lost = page->status == STATUS_OUTPUT_LOST;
+        refuse(&e, page->status, FIELD_UNSPECIFIED, "%s",
+                is_lost ? "tuttid was killed while it ran, in place: the inputs are not what they were"
+                        : "it had ended before tuttid was restarted");
+        e.outputs_undefined = is_lost;
+        e.cause = page->cause;
+        e.has_key = true;
+        e.key = w->kept.submit.key;
+        e.kind = w->kept.submit.signature.kind;
+        if (w->kept.group)
+                group_sign(w->kept.group, &e);
+        call_end(t, &w->call, page->status, failure_new(&e));
+}
+
+/* It ends here and now; the others, who may not know of it, will be told when the group comes back. */
+static void end_known(struct tutti *t, struct tutti_work *w) {
+        struct tutti_group *g = w->kept.group;
+        if (w->kept.state == PAGE_FAILED) { /* which is counted, by key */
+                const struct kept page = w->kept;
+                end_failed(t, w, &page);
+                return;
+        }
+        if (g && !g->ended)
+                g->ended = calloc(STATUS_PAGE_SLOTS, sizeof(*g->ended));
+        if (g && g->ended && g->n_ended < STATUS_PAGE_SLOTS)
+                g->ended[g->n_ended++] = report_of(w);
+        end_done(t, w);
+}
+
+static void capture(struct tutti *t, struct call *call) {
+        struct tutti_work *w = work_of(call);
+        struct tutti_group *g = w->kept.group;
+        look_at_page(t, call, &w->kept);
+        if (g && w->kept.collective > g->last_number && w->kept.submit.epoch == g->epoch)
+                g->last_number = w->kept.collective;
+        if (w->kept.state == PAGE_DONE || w->kept.state == PAGE_FAILED)
+                end_known(t, w);
+        else if (!g || atomic_load(&g->has_left) || g->lost)
+                end_with(t, call, STATUS_DAEMON_LOST, "this membership had ended before");
+}
+
+void resume_capture(struct tutti *t) {
+        for (size_t i = 0; i < ARRAY_SIZE(t->slots); i++)
+                if (t->slots[i])
+                        capture(t, t->slots[i]);
+        list_for_each (it, &t->groups) {
+                struct tutti_group *g = list_entry(it, struct tutti_group, node);
+                free(take_pointer(g->reports));
+                g->n_reports = g->n_told = 0;
+        }
+}
+
+/* --- packets --- */
+
+static bool encode(struct tutti *t, const struct request *request, int fd, struct resume_packet *ret) {
+        ret->fd = fd;
+        return codec_encode_request(request, &t->scratch, t->send_bytes, &ret->n_bytes) == 0;
+}
+
+static void number_again(struct tutti *t, struct call *call) {
+        call->request = t->next_request++;
+        call->is_held = false;
+        list_append(&t->others, &call->node);
+}
+
+static bool next_hello(struct tutti *t, struct resume_packet *ret) {
+        struct call *hello = &t->reconnect->hello;
+        if (!hello->is_held)
+                return false;
+        struct request request = { .type = REQUEST_HELLO };
+        fd_close(&t->reconnect->pidfd);
+        t->reconnect->pidfd = open_fill_hello(t->socket, &request.hello);
+        number_again(t, hello);
+        request.request = hello->request;
+        return encode(t, &request, t->reconnect->pidfd, ret);
+}
+
+/* One that was refused stays so. One of which nothing was heard is asked for under its number, for which
+ * somebody may wait. */
+static bool register_again(struct tutti *t, struct region *r, struct resume_packet *ret) {
+        struct request request = { .type = REQUEST_REGISTER,
+                .reg = { .buffer = r->id,
+                        .size_bytes = r->size_bytes,
+                        .access = r->access,
+                        .kind = BUFFER_KIND_MEMFD,
+                        .n_descriptors = 1,
+                        .device = "",
+                        .stands_for = "",
+                        .why = "" } };
+        r->sent_in = t->reconnect->n_ends;
+        if (region_refusal(r))
+                return false;
+        if (r->registering.is_ended) {
+                call_deinit(&r->registering);
+                call_init(&r->registering, CALL_PLAIN);
+                number_again(t, &r->registering);
+        }
+        r->registering.is_held = false;
+        request.request = r->registering.request;
+        return encode(t, &request, r->fd, ret);
+}
+
+static bool next_region(struct tutti *t, struct resume_packet *ret) {
+        list_for_each (it, &t->registrations) {
+                struct region *r = list_entry(it, struct region, registration);
+                if (r->sent_in != t->reconnect->n_ends && register_again(t, r, ret))
+                        return true;
+        }
+        return false;
+}
+
+/* --- what a group tells --- */
+
+/* false: no memory. */
+static bool group_make_reports(struct tutti *t, struct tutti_group *g) {
+        g->reports = malloc((2 * STATUS_PAGE_SLOTS + MAX_KEY_FAILURES) * sizeof(*g->reports));
+        if (!g->reports)
+                return false;
+        for (uint32_t i = 0; i < g->n_ended; i++)
+                g->reports[g->n_reports++] = g->ended[i];
+        for (uint32_t i = 0; i < g->n_failed; i++)
+                g->reports[g->n_reports++] = (struct page_report){ .has_key = true,
+                        .key = g->failed[i].key,
+                        .n_failed = g->failed[i].n,
+                        .status = g->failed[i].status };
+        for (size_t i = 0; i < ARRAY_SIZE(t->slots); i++)
+                if (t->slots[i] && work_of(t->slots[i])->kept.group == g &&
+                        work_of(t->slots[i])->kept.submit.epoch == g->epoch)
+                        g->reports[g->n_reports++] = report_of(work_of(t->slots[i]));
+        return true;
+}
+
+static bool next_pages(struct tutti *t, struct tutti_group *g, struct resume_packet *ret) {
+        uint32_t n = g->n_reports - g->n_told;
+        if (n > PART_REPORTS)
+                n = PART_REPORTS;
+        const struct request request = { .request = t->next_request++,
+                .type = REQUEST_PAGES,
+                .pages = { .n_reports = n, .reports = g->reports + g->n_told } };
+        g->n_told += n;
+        return encode(t, &request, -1, ret);
+}
+
+static bool next_join(struct tutti *t, struct tutti_group *g, struct resume_packet *ret) {
+        struct request request = { .type = REQUEST_JOIN, .join = g->ask };
+        g->sent_in = t->reconnect->n_ends;
+        free(take_pointer(g->reports));
+        call_drop(t, &g->resuming);
+        call_deinit(&g->resuming);
+        call_init(&g->resuming, CALL_RESUME);
+        number_again(t, &g->resuming);
+        request.request = g->resuming.request;
+        request.join.resume_epoch = g->epoch;
+        request.join.resume_number = g->last_number;
+        request.join.resume_members = g->members;
+        request.join.resume_lost = g->lost_members;
+        return encode(t, &request, -1, ret);
+}
+
+static void end_group_calls(struct tutti *t, struct tutti_group *g, enum status status, struct failure *f) {
+        for (size_t i = 0; i < ARRAY_SIZE(t->slots); i++)
+                if (t->slots[i] && work_of(t->slots[i])->kept.group == g)
+                        call_end(t, t->slots[i], status, failure_ref(f));
+        list_for_each_safe (it, tmp, &t->others) {
+                struct call *call = list_entry(it, struct call, node);
+                if (call->group == g)
+                        call_end(t, call, status, failure_ref(f));
+        }
+}
+
+static void lose_group(struct tutti *t, struct tutti_group *g, const struct error *why) {
+        struct error e = *why;
+        group_sign(g, &e);
+        g->lost = failure_new(&e);
+        g->lost_status = why->status;
+        end_group_calls(t, g, why->status, g->lost);
+}
+
+static bool next_of_group(struct tutti *t, struct tutti_group *g, struct resume_packet *ret) {
+        struct error e;
+        if (g->is_forgetful || (!g->reports && !group_make_reports(t, g))) {
+                refuse(&e, STATUS_REPLICA_LOST, FIELD_GROUP, "%s",
+                        g->is_forgetful
+                                ? "tuttid was restarted, and more keys had failed in this epoch than are remembered"
+                                : "tuttid was restarted, and there is no memory to resume the group");
+                g->sent_in = t->reconnect->n_ends;
+                lose_group(t, g, &e);
+                return false;
+        }
+        return g->n_told < g->n_reports ? next_pages(t, g, ret) : next_join(t, g, ret);
+}
+
+static bool next_group(struct tutti *t, struct resume_packet *ret) {
+        list_for_each (it, &t->groups) {
+                struct tutti_group *g = list_entry(it, struct tutti_group, node);
+                if (g->sent_in == t->reconnect->n_ends || atomic_load(&g->has_left) || g->lost_status)
+                        continue;
+                if (next_of_group(t, g, ret))
+                        return true;
+        }
+        return false;
+}
+
+/* --- what was held --- */
+
+static void set_membership(struct request *request, uint64_t membership) {
+        if (request->type == REQUEST_LEAVE)
+                request->membership = membership;
+        else if (request->type == REQUEST_ABORT)
+                request->abort.membership = membership;
+        else if (request->type == REQUEST_BUSY)
+                request->busy.membership = membership;
+        else if (request->type == REQUEST_REJOIN || request->type == REQUEST_SHRINK)
+                request->reform.membership = membership;
+}
+
+/* A half whose inputs in plain memory may be gone is of no use to anybody: the peers hear of it. */
+static void withdraw(struct kept *k) {
+        k->submit.refused = STATUS_OUTPUT_LOST;
+        k->submit.signature.n_entries = 0;
+}
+
+static bool next_part(struct tutti *t, struct call *call, struct resume_packet *ret) {
+        struct reconnect *r = t->reconnect;
+        struct kept *k = &work_of(call)->kept;
+        struct request request = { .request = call->request, .type = REQUEST_SUBMIT, .submit = k->submit };
+        const uint32_t n = k->submit.signature.n_entries;
+        request.submit.membership = k->group->membership;
+        request.submit.entries = k->entries + r->n_sent;
+        request.submit.n_part_entries = n - r->n_sent;
+        if (n > 1) {
+                uint32_t n_window = n - r->n_sent < WINDOW_ENTRIES ? n - r->n_sent : WINDOW_ENTRIES;
+                request.submit.n_part_entries =
+                        codec_entries_that_fit(k->entries + r->n_sent, n_window, &t->scratch);
+        }
+        r->n_sent += request.submit.n_part_entries;
+        request.submit.more = r->n_sent < n;
+        r->sending = request.submit.more ? call : NULL;
+        if (!request.submit.more)
+                r->n_sent = 0;
+        call->is_held = false;
+        return encode(t, &request, -1, ret);
+}
+
+static bool next_held(struct tutti *t, struct call *call, struct resume_packet *ret) {
+        if (!call->is_held || !reconnect_may_send(t, call))
+                return false;
+        if (call->type == CALL_WORK)
+                return work_of(call)->kept.group && next_part(t, call, ret);
+        if (!call->again)
+                return false;
+        struct request request = *call->again;
+        request.request = call->request;
+        if (call->group)
+                set_membership(&request, call->group->membership);
+        call->is_held = false;
+        return encode(t, &request, -1, ret);
+}
+
+/* What is left of it. */
+static bool say_busy(struct tutti *t, struct tutti_group *g, struct resume_packet *ret) {
+        uint64_t now = clock_now_ns(), until = atomic_load(&g->busy_until_ns);
+        g->is_busy_untold = false;
+        if (until <= now)
+                return false;
+        const struct request request = { .request = t->next_request++,
+                .type = REQUEST_BUSY,
+                .busy = { .membership = g->membership,
+                        .why = g->busy_why,
+                        .duration_ns = until - now } };
+        return encode(t, &request, -1, ret);
+}
+
+static bool next_busy(struct tutti *t, struct resume_packet *ret) {
+        list_for_each (it, &t->groups) {
+                struct tutti_group *g = list_entry(it, struct tutti_group, node);
+                if (g->is_busy_untold && g->is_back && say_busy(t, g, ret))
+                        return true;
+        }
+        return false;
+}
+
+static bool next_call(struct tutti *t, struct resume_packet *ret) {
+        if (t->reconnect->sending)
+                return next_part(t, t->reconnect->sending, ret);
+        list_for_each (it, &t->others)
+                if (next_held(t, list_entry(it, struct call, node), ret))
+                        return true;
+        for (size_t i = 0; i < ARRAY_SIZE(t->slots); i++)
+                if (t->slots[i] && next_held(t, t->slots[i], ret))
+                        return true;
+        return false;
+}
+
+bool resume_next_packet(struct tutti *t, struct resume_packet *ret) {
+        return next_hello(t, ret) || next_region(t, ret) || next_group(t, ret) || next_busy(t, ret) ||
+               next_call(t, ret);
+}
+
+/* --- a group is back --- */
+
+/* Its inputs are as they were: those in plain memory are copied anew. */
+static void make_ready(struct tutti_work *w) {
+        if (w->kept.state == PAGE_BEGUN && w->staging.piece) {
+                if (w->is_detached)
+                        withdraw(&w->kept);
+                else
+                        staging_fill(&w->staging);
+        }
+        w->kept.state = PAGE_FREE;
+        w->kept.collective = 0;
+}
+
+static void judge(struct tutti *t, struct call *call) {
+        struct tutti_work *w = work_of(call);
+        struct kept verdict = { .state = PAGE_FREE };
+        look_at_page(t, call, &verdict);
+        if (verdict.state == PAGE_DONE) {
+                w->kept.collective = verdict.collective;
+                end_done(t, w);
+        } else if (verdict.state == PAGE_FAILED) {
+                end_failed(t, w, &verdict);
+        } else {
+                make_ready(w);
+        }
+}
+
+/* The epoch that a call of this member had asked for has begun, and tuttid had no time to say so. */
+static void end_reforms(struct tutti *t, struct tutti_group *g, const struct msg_joined *joined) {
+        list_for_each_safe (it, tmp, &t->others) {
+                struct call *call = list_entry(it, struct call, node);
+                if (call->group != g || call->type != CALL_JOIN)
+                        continue;
+                call->joined = *joined;
+                call_end(t, call, STATUS_OK, NULL);
+        }
+}
+
+void resume_group(struct tutti *t, struct tutti_group *g) {
+        const struct msg_joined joined = g->resuming.joined;
+        if (g->resuming.status != STATUS_OK) {
+                struct error e;
+                error_init(&e, g->resuming.status);
+                lose_group(t, g, g->resuming.failure ? &g->resuming.failure->error : &e);
+                return;
+        }
+        g->membership = joined.membership;
+        g->members = joined.members;
+        g->is_back = true;
+        g->is_busy_untold = true;
+        g->n_ended = 0;
+        for (size_t i = 0; i < ARRAY_SIZE(t->slots); i++)
+                if (t->slots[i] && work_of(t->slots[i])->kept.group == g)
+                        judge(t, t->slots[i]);
+        if (joined.epoch > g->epoch) {
+                group_begin_epoch(g, &joined);
+                end_reforms(t, g, &joined);
+        }
+}
+
+/* --- a handle goes --- */
+
+static void end_left(struct tutti *t, struct tutti_group *g) {
+        struct error e;
+        error_init(&e, STATUS_LEFT);
+        group_sign(g, &e);
+        struct failure *f = failure_new(&e);
+        end_group_calls(t, g, STATUS_LEFT, f);
+        failure_unref(f);
+}
+
+void resume_leave(struct tutti *t, struct tutti_group *g) {
+        atomic_store(&g->has_left, true);
+        call_drop(t, &g->resuming);
+        end_left(t, g);
+}
+
+void resume_forget_group(struct tutti *t, struct tutti_group *g) {
+        call_drop(t, &g->resuming);
+        if (reconnect_is_on(t) && !g->is_back)
+                end_left(t, g);
+        list_for_each (it, &t->works) {
+                struct tutti_work *w = list_entry(it, struct tutti_work, node);
+                if (w->kept.group != g)
+                        continue;
+                w->kept.group = NULL;
+                w->call.group = NULL;
+        }
+}
