@@ -1,9 +1,10 @@
 #!/bin/sh
-# test-deb.sh SOURCE: Debian's packages are built from a clean copy without a network, and install, serve and go in a scratch root: this host's files under an
-# overlay, so that nothing is fetched and nothing of the host is changed. TAP; skipped by name where debhelper or root is missing.
+# test-deb.sh SOURCE BUILD [DIRECTORY]: Debian's packages are built from a clean copy without a network, and install, serve and go in a scratch root: this host's files under an
+# overlay, so that nothing is fetched and nothing of the host is changed. With DIRECTORY the packages in it
+# are taken, as `./dev deb` has made them. TAP; skipped by name where debhelper or root is missing.
 # shellcheck disable=SC2317,SC2016 # the functions are called by point; the dollars are sh's in the scratch root
 set -u
-source=$1
+source=$1 build=$2 ready=${3:-}
 n=0
 status=0
 packages='tuttid tuttictl tutti-exporter libtutti0 libtutti-strategy0 libtutti-dev'
@@ -17,7 +18,7 @@ for tool in dh dpkg-buildpackage fakeroot; do
         command -v $tool >/dev/null || skip_all "debhelper is not installed (./dev install deb): no $tool"
 done
 tree=$(mktemp -d)
-trap 'rm -rf "$tree"' EXIT
+trap 'rm -rf "$tree" "$build/deb-test"' EXIT
 
 # point NAME COMMAND...: 77 is that systemd cannot be had.
 point() {
@@ -39,16 +40,23 @@ point() {
 
 # --- building ---
 
+# In a place that is the same each time, as a compiler's cache wants it.
 copy_sources() {
-        mkdir "$tree/tutti" && (cd "$source" && tar -c --exclude=./.git --exclude='./build*' .) | tar -x -C "$tree/tutti"
+        rm -rf "$build/deb-test" && mkdir -p "$build/deb-test/tutti" &&
+                (cd "$source" && tar -c --exclude=./.git --exclude='./build*' .) | tar -x -C "$build/deb-test/tutti"
 }
 
 # Without a network where one can be left out; without the GPU worker, whose kernels take minutes.
 build_packages() {
+        if [ -n "$ready" ]; then
+                cp "$ready"/*.deb "$tree"
+                return
+        fi
         alone=""
         ! unshare -n true 2>/dev/null || alone='unshare -n'
-        cd "$tree/tutti" && CCACHE_BASEDIR=$tree DEB_BUILD_PROFILES=pkg.tutti.nocuda DEB_BUILD_OPTIONS=parallel=2 $alone \
-                dpkg-buildpackage --build=binary --unsigned-changes --unsigned-buildinfo
+        (cd "$build/deb-test/tutti" && DEB_BUILD_PROFILES=pkg.tutti.nocuda DEB_BUILD_OPTIONS=parallel=2 $alone \
+                dpkg-buildpackage --build=binary --unsigned-changes --unsigned-buildinfo) &&
+                mv "$build"/deb-test/*.deb "$tree"
 }
 
 versions_agree() {
@@ -104,7 +112,10 @@ make_root() {
 }
 
 install_packages() {
-        cp "$tree"/*.deb "$tree/debs/" && inside 'printf "#!/bin/sh\nexit 101\n" >/usr/sbin/policy-rc.d
+        for package in $packages; do
+                cp "$(deb "$package")" "$tree/debs/" || return 1
+        done
+        inside 'printf "#!/bin/sh\nexit 101\n" >/usr/sbin/policy-rc.d
                 chmod +x /usr/sbin/policy-rc.d
                 ! dpkg -s tuttid 2>/dev/null
                 dpkg --install /debs/*.deb'
@@ -194,7 +205,7 @@ boot_script='
 boot() {
         printf '%s\n' "$1" >"$tree/debs/check"
         rm -f "$tree/debs/rc" "$tree/debs/begun"
-        inside 'printf "[Unit]\nAfter=basic.target\n[Service]\nType=oneshot\nStandardOutput=null\nStandardError=null\nExecStart=/bin/sh -c \"touch /debs/begun; sh -eux /debs/check >/debs/out 2>&1; echo \$? >/debs/rc\"\n" \
+        inside 'printf "[Unit]\nRequires=basic.target\nAfter=basic.target sockets.target\n[Service]\nType=oneshot\nStandardOutput=null\nStandardError=null\nExecStart=/bin/sh -c \"touch /debs/begun; sh -eux /debs/check >/debs/out 2>&1; echo \$? >/debs/rc\"\n" \
                 >/etc/systemd/system/check.service' || return 1
         TREE=$tree unshare -m -p -f -C -u -i --kill-child sh -eu -c "$boot_script" &
         machine=$!
@@ -286,7 +297,7 @@ point 'the configuration is kept by dpkg' the_configuration_is_kept_by_dpkg
 skip=""
 [ "$(id -u)" = 0 ] || skip='only root makes a scratch root'
 [ -n "$skip" ] || make_root >"$tree/out" 2>&1 || skip="no scratch root here: $(tail -n 1 "$tree/out")"
-trap 'umount "$tree/over" 2>/dev/null; rm -rf "$tree"' EXIT
+trap 'umount "$tree/over" 2>/dev/null; rm -rf "$tree" "$build/deb-test"' EXIT
 if [ -n "$skip" ]; then
         while [ $n -lt $n_points ]; do
                 n=$((n + 1))
