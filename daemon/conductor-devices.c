@@ -140,14 +140,6 @@ void conductor_reach(const struct conductor *c, struct homes *homes, struct prob
         ret->topology = &homes->topology;
 }
 
-void conductor_reach(const struct conductor *c, struct homes *homes, struct problem *ret) {
-        if (ret->device < DEVICE_GPU && ret->signature->options.place < DEVICE_GPU)
-                return;
-        describe_topology(c->house.workers, &homes->topology);
-        ret->homes = homes->of;
-        ret->topology = &homes->topology;
-}
-
 void conductor_locate(
         const struct conductor *c, const struct meeting *m, struct homes *homes, struct problem *ret) {
         uint32_t n = 0;

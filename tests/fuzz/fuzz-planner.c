@@ -62,6 +62,12 @@ static void take_shape(struct room *r, struct entry *e) {
                 e->shape[1] = take(r, MAX_DIM);
 }
 
+static void take_strides(struct room *r, struct place *place) {
+        place->n_strides = 2;
+        place->strides[0] = take(r, 16);
+        place->strides[1] = take(r, 4);
+}
+
 /* Any element-aligned place of a small file; two bytes, so that ranges meet often and in every way. */
 static void take_place(struct room *r, const struct entry *e, enum dtype dtype, struct place *ret) {
         uint64_t n;
@@ -75,11 +81,8 @@ static void take_place(struct room *r, const struct entry *e, enum dtype dtype, 
                 .offset_bytes = offset,
                 .file = file,
                 .memory = (struct memory *)(uintptr_t)file };
-        if (e->n_dims == 2 && take(r, 4)) {
-                ret->n_strides = 2;
-                ret->strides[0] = take(r, 16);
-                ret->strides[1] = take(r, 4);
-        }
+        if (e->n_dims == 2 && take(r, 4))
+                take_strides(r, ret);
         set_span(e, dtype, ret);
 }
 
@@ -107,6 +110,8 @@ static void take_entry(struct room *r, uint32_t i) {
                         mine->output = mine->input;
                 else
                         take_place(r, &e, entry_output_dtype(&e), &mine->output);
+                if (e.n_dims == 2 && mine->output.buffer && take(r, 4) == 0)
+                        take_strides(r, &mine->output); /* elsewhere in the same bytes */
                 if (mine->output.buffer)
                         set_span(&e, entry_output_dtype(&e), &mine->output);
         }

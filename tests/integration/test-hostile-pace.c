@@ -502,5 +502,5 @@ START_TEST(G10_two_thousand_connects_of_one_user_delay_nobody_else) {
 }
 END_TEST
 
-UNIT_MAIN("hostile-pace", 90, P21_the_pace_beside_floods_of_the_same_user,
+UNIT_MAIN("hostile-pace", 150, P21_the_pace_beside_floods_of_the_same_user,
         P21_the_pace_beside_floods_of_another_user, G10_two_thousand_connects_of_one_user_delay_nobody_else)
