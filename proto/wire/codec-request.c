@@ -459,9 +459,8 @@ static void open_signals_out(const struct msg_open_signals *o, Tutti__V1__OpenSi
 
 /* Every body of tutti.proto; what this version does not do is known by its type alone. */
 static int body_in(const Tutti__V1__Request *m, struct arena *arena, struct request *ret) {
-        /* Body numbers of the contract are those of enum request_type, plus one. */
-        _Static_assert((int)REQUEST_HELLO + 1 == TUTTI__V1__REQUEST__BODY_HELLO, "first body");
-        _Static_assert((int)REQUEST_OPEN_SIGNALS + 1 == TUTTI__V1__REQUEST__BODY_OPEN_SIGNALS, "last body");
+        _Static_assert((int)REQUEST_HELLO + 1 == TUTTI__V1__REQUEST__BODY_HELLO, "bodies are types plus 1");
+        _Static_assert((int)REQUEST_OPEN_SIGNALS + 1 == TUTTI__V1__REQUEST__BODY_OPEN_SIGNALS, "to the last");
         ret->type = m->body_case == TUTTI__V1__REQUEST__BODY__NOT_SET ? REQUEST_NONE
                                                                       : (enum request_type)(m->body_case - 1);
         switch (ret->type) {
