@@ -5,7 +5,7 @@
 #include "backends/cuda/flight.h"
 #include "cuda-bench.h"
 
-#define SHORT_NS (200 * NS_PER_MS)
+#define SHORT_NS (1 * NS_PER_S) /* honest work on a busy machine takes less, all the same */
 
 /* A group that copies n bytes on a device. */
 struct job {
@@ -61,7 +61,7 @@ START_TEST(E14_a_kernel_that_never_ends_is_found_in_time_and_named) {
         ck_assert(t.b->is_broken);
         ck_assert_ptr_eq(t.b->broken_by, &hung.run);
         ck_assert_str_eq(
-                t.b->broken_why, "GPU:1: a kernel does not end, 0.2 s after it could begin (gpu.hang-limit)");
+                t.b->broken_why, "GPU:1: a kernel does not end, 1.0 s after it could begin (gpu.hang-limit)");
         fakecuda_clear(t.fake);
         job_deinit(&t, &hung);
         job_deinit(&t, &other);
@@ -83,16 +83,16 @@ START_TEST(the_limit_grows_with_what_is_under_way) {
 }
 END_TEST
 
-/* 128 MiB are moved: 1.25 s more. Its own kernel is slow, or that of another before it. */
+/* 256 MiB are moved: 2.5 s more. Its own kernel is slow, or that of another before it. */
 START_TEST(large_honest_work_is_not_struck_nor_what_shares_the_device_with_it) {
         struct bench t;
         struct job large, small;
         bench_prepare(&t, "1");
         t.options.hang_limit_ns = SHORT_NS;
         bench_open(&t);
-        job_init(&t, &large, 0, UINT64_C(64) << 20);
+        job_init(&t, &large, 0, UINT64_C(128) << 20);
         job_init(&t, &small, 0, 4096);
-        strike(&t, FAKECUDA_SLOWS, 500);
+        strike(&t, FAKECUDA_SLOWS, 1500);
         bench_launch(&t, &large.run);
         bench_launch(&t, &small.run);
         ck_assert(bench_wait(&t, &large.run, 20));
@@ -124,7 +124,7 @@ START_TEST(who_waits_for_a_client_is_not_hung) {
         second.run.group = first.run.group;
         bench_launch(&t, &first.run);
         bench_launch(&t, &second.run);
-        ck_assert(!bench_wait(&t, &second.run, 1));
+        ck_assert(!bench_wait(&t, &second.run, 2));
         ck_assert(!t.b->is_broken);
         atomic_store(ready, 5);
         ck_assert(bench_wait(&t, &first.run, 10));

@@ -27,7 +27,7 @@ static bool is_at_work(struct cuda *c, const struct flight *f) {
         uint32_t late;
         if (!f->lane || !is_first_in_lane(c, f) || f->phase != FLIGHT_FED || f->n_sets > 0)
                 return false;
-        return f->working_ns || !f->is_waiting || flight_is_ready(f, &late);
+        return f->working_ns || !f->is_waiting || flight_is_ready(c, f, &late);
 }
 
 static void print_devices(const struct cuda *c, const struct flight *f, struct text *t) {
