@@ -4,6 +4,7 @@
 #include "lib/driver.h"
 #include "lib/answer.h"
 #include "lib/arguments.h"
+#include "lib/axes.h"
 #include "lib/connection.h"
 #include "lib/environment.h"
 #include "lib/options.h"
@@ -85,7 +86,9 @@ enum tutti_status tutti_admin_plan(
         struct tutti_plan_question q;
         struct half_options options;
         struct error err;
-        if (!t || !ret || !question || !arguments_copy(&ARGUMENTS(&q), question, question->struct_size))
+        uint16_t axes = 0;
+        if (!t || !ret || !question ||
+                !arguments_copy(&ARGUMENTS_SINCE(&q, axes), question, question->struct_size))
                 return thread_say(STATUS_INVALID, FIELD_UNSPECIFIED,
                         "tutti_admin_plan needs a connection, a question that begins with "
                         "TUTTI_PLAN_QUESTION, and a place for the answer");
@@ -96,6 +99,9 @@ enum tutti_status tutti_admin_plan(
         if (status == STATUS_OK && q.devices && strlen(q.devices) > MAX_DEVICES_CHARS)
                 status = refuse(&err, STATUS_LIMIT, FIELD_SIZE,
                         "the names of the devices have more than %d bytes", MAX_DEVICES_CHARS);
+        if (status == STATUS_OK)
+                status = axes_take(&(struct axes_given){ q.axes, q.n_axes }, q.n_values ? &q.values[0] : NULL,
+                        &axes, &err);
         if (status == STATUS_OK)
                 status = take_values(&q, entries, &err);
         if (status != STATUS_OK)
@@ -110,7 +116,8 @@ enum tutti_status tutti_admin_plan(
                                    .op = (enum op)q.op,
                                    .root = q.root,
                                    .options = options.options,
-                                   .n_entries = q.n_values },
+                                   .n_entries = q.n_values,
+                                   .axes = axes },
                         .n_part_entries = q.n_values,
                         .entries = entries } };
         return ask_whole(t, &query, ret);

@@ -11,7 +11,7 @@ void tutti_reduction_init(struct tutti_reduction *reduction) {
 enum tutti_status meet_all(struct tutti_strategy *s,
         enum tutti_status (*start)(
                 struct tutti_strategy *s, uint32_t i, const void *arg, struct tutti_work **ret),
-        const void *arg) {
+        const void *arg, uint64_t *ret_extent) {
         struct tutti_work **works = calloc(s->n_local, sizeof(struct tutti_work *));
         enum tutti_status status =
                 works ? TUTTI_OK : say(TUTTI_NO_MEMORY, "no memory for %u works", s->n_local);
@@ -22,6 +22,8 @@ enum tutti_status meet_all(struct tutti_strategy *s,
                 enum tutti_status end = all_started ? tutti_work_wait(works[i], -1) : TUTTI_OK;
                 if (status == TUTTI_OK)
                         status = say_text(end, tutti_work_error(works[i])->text);
+                if (status == TUTTI_OK && ret_extent)
+                        status = say_last(tutti_work_extent(works[i], 0, ret_extent, NULL));
                 tutti_work_free(works[i]);
         }
         free(works);
@@ -76,7 +78,7 @@ enum tutti_status tutti_strategy_batch_reduce_to(struct tutti_strategy *s, enum 
                 .entries = calloc(n, sizeof(*b.entries)) };
         if (!b.entries)
                 return say(TUTTI_NO_MEMORY, "no memory for a batch of %u", n);
-        status = meet_all(s, start_batch, &b);
+        status = meet_all(s, start_batch, &b, NULL);
         free(b.entries);
         return status;
 }
@@ -105,5 +107,5 @@ enum tutti_status tutti_strategy_broadcast_to(struct tutti_strategy *s, uint32_t
         const struct tutti_value *value, const struct tutti_value *outputs) {
         enum tutti_status status = check_cross_replica("tutti_context_merge_call");
         const struct broadcast b = { .root = root, .value = value, .outputs = outputs };
-        return status == TUTTI_OK ? meet_all(s, start_broadcast, &b) : status;
+        return status == TUTTI_OK ? meet_all(s, start_broadcast, &b, NULL) : status;
 }

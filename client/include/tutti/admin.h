@@ -32,9 +32,11 @@ enum tutti_kind {
         TUTTI_KIND_BROADCAST,
         TUTTI_KIND_BATCH_REDUCE,
         TUTTI_KIND_BARRIER,
-        TUTTI_KIND_MERGE_CALL = 7, /* everybody's values come together */
-        TUTTI_KIND_MERGE_RESULT    /* ... and what the function made of them goes to all: while it is awaited,
-                                      the    function runs on the replica that is missing */
+        TUTTI_KIND_GATHER,
+        TUTTI_KIND_REDUCE_SCATTER,
+        TUTTI_KIND_MERGE_CALL,  /* everybody's values come together */
+        TUTTI_KIND_MERGE_RESULT /* ... and what the function made of them goes to all: while it is awaited,
+                                   the    function runs on the replica that is missing */
 };
 TUTTI_API const char *tutti_kind_name(enum tutti_kind kind);
 TUTTI_API const char *tutti_op_name(enum tutti_op op);
@@ -258,6 +260,10 @@ struct tutti_plan_question {
         /* Where the values are, names or UUIDs of devices with commas between them ("GPU:0,GPU:1"): replica r
          * has its own on number r modulo their count. NULL or "": in host memory */
         const char *devices;
+        /* Of a gather or reduce_scatter one axis; of a reduction those that it goes over, if any. A
+         * reduce_scatter is asked about with even shares (tutti_share). */
+        const int32_t *axes;
+        uint32_t n_axes;
 };
 
 #define TUTTI_PLAN_QUESTION(...)                                                                             \
