@@ -255,7 +255,8 @@ static bool query_slice(struct conductor *c, struct session *s, struct query *q)
         return true;
 }
 
-#define ROW_NS (NS_PER_MS / ROWS_A_MS)
+#define ROW_NS      (NS_PER_MS / ROWS_A_MS)
+#define PATIENCE_NS NS_PER_MS /* of answers, with those who work */
 
 void conductor_allow_rows(struct conductor *c) {
         uint64_t n = c->n_rows_saved + (c->now_ns - c->rows_ns) / ROW_NS;
@@ -267,12 +268,17 @@ void conductor_allow_rows(struct conductor *c) {
 uint64_t conductor_answers_next_ns(const struct conductor *c) {
         if (list_is_empty(&c->queries))
                 return ALARM_NEVER;
-        return c->n_rows_saved > 0 ? c->now_ns : c->rows_ns + ROWS_A_TURN * ROW_NS;
+        if (c->n_rows_saved == 0)
+                return c->rows_ns + ROWS_A_TURN * ROW_NS;
+        return c->has_worked ? c->answered_ns + PATIENCE_NS : c->now_ns;
 }
 
 bool conductor_go_on_answering(struct conductor *c) {
         bool is_any_ended = false;
         struct list *it;
+        if (c->has_worked && c->now_ns - c->answered_ns < PATIENCE_NS)
+                return false;
+        c->answered_ns = c->now_ns;
         while (c->n_rows_left > 0 && (it = list_take_first(&c->queries))) {
                 struct query *q = list_entry(it, struct query, link);
                 struct session *s = session_find(c->house.sessions, q->session);
@@ -289,9 +295,16 @@ bool conductor_go_on_answering(struct conductor *c) {
         return is_any_ended;
 }
 
+/* The first that waits begins to be patient. */
+static void conductor_answer_soon(struct conductor *c, struct query *q) {
+        if (list_is_empty(&c->queries))
+                c->answered_ns = c->now_ns;
+        list_append(&c->queries, &q->link);
+}
+
 void conductor_reader_is_back(struct conductor *c, struct session *s) {
         if (s->query && list_is_empty(&s->query->link))
-                list_append(&c->queries, &s->query->link);
+                conductor_answer_soon(c, s->query);
 }
 
 void conductor_drop_query(struct session *s) {
@@ -335,5 +348,5 @@ void conductor_query(struct conductor *c, struct session *s, uint64_t request, c
         }
         session_pause(s);
         s->query = take_pointer(q);
-        list_append(&c->queries, &s->query->link);
+        conductor_answer_soon(c, s->query);
 }

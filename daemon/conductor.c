@@ -422,7 +422,7 @@ static bool conductor_pull_done(struct conductor *c) {
         c->is_more_done = false;
         while (c->work < end_of_share && (t = engine_take_done_task(c->house.engine))) {
                 conductor_task_done(c, t);
-                is_any = true;
+                is_any = c->has_worked = true;
                 c->is_more_done = c->work >= end_of_share;
         }
         while ((chore = engine_take_done_chore(c->house.engine))) {
@@ -431,7 +431,7 @@ static bool conductor_pull_done(struct conductor *c) {
         }
         while ((t = workers_take_done_task(c->house.workers))) {
                 conductor_task_done(c, t);
-                is_any = true;
+                is_any = c->has_worked = true;
         }
         while ((chore = workers_take_done_chore(c->house.workers))) {
                 if (conductor_chore_is_over(chore))
@@ -471,6 +471,7 @@ bool conductor_turn(struct conductor *c, uint64_t now_ns) {
         if (sessions_next_ns(c->house.sessions) <= now_ns)
                 sessions_expire(c->house.sessions, now_ns);
         conductor_allow_rows(c);
+        c->has_worked = false;
         workers_turn(c->house.workers, now_ns);
         conductor_offer_signals(c);
         conductor_accept(c);
