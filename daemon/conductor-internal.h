@@ -22,7 +22,9 @@
 #define TURN_WORK      512          /* after which the loop looks for news */
 #define MAX_TASKS      64           /* kept to be used again */
 #define TASK_BYTES     (256u << 10) /* with plans of this size at most */
-#define ROWS_A_TURN    64           /* of all answers together */
+#define ROWS_A_TURN    32           /* of all answers together: some 60 us */
+#define ROWS_A_MS      64           /* in the long run */
+#define ROWS_AT_ONCE   256          /* after some silence: an answer of so many is not held up */
 
 #define MAX_PREPARED         64   /* halves that are kept for one session */
 #define MAX_PREPARED_ENTRIES 1024 /* of each */
@@ -72,6 +74,9 @@ struct conductor {
         uint32_t n_tasks;
         struct list queries;       /* struct query.link: answers that can go on */
         uint32_t n_rows_left;      /* that this turn may still write for them */
+        uint32_t n_rows_saved;     /* that may be written before answers have to wait, as of rows_ns */
+        uint64_t rows_ns, answered_ns; /* answered: when rows were last written, or began to be due */
+        bool has_worked;           /* this turn: on a submission, or on what the engine has done */
         uint64_t work;             /* of this turn */
         bool is_more_done;         /* by the engine than this turn has looked at */
         struct list returning;     /* struct meeting.outcome_link: told, and not given back yet */
@@ -111,6 +116,12 @@ void conductor_reply_status(struct conductor *c, struct session *s, uint64_t req
         const struct error *err);
 /* Begins an answer: a session is not read until it is complete. */
 void conductor_query(struct conductor *c, struct session *s, uint64_t request, const struct msg_query *ask);
+/* How many rows this turn may write. Answers as a whole have a share of the loop's time, and for a millisecond
+ * they wait for a turn that has nothing else to do: so who asks for long ones again and again waits, and not
+ * who works (docs/observability.md). */
+void conductor_allow_rows(struct conductor *c);
+/* When answers under way go on: now, or when they have a share again; ALARM_NEVER: there are none. */
+uint64_t conductor_answers_next_ns(const struct conductor *c);
 /* Writes a turn's share of the answers under way. Whether one was completed, and its session is to be read
  * again. */
 bool conductor_go_on_answering(struct conductor *c);

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/cleanup.h"
+#include "base/clock.h"
 
 static void writer_send(struct row_writer *w, uint32_t n, bool is_last) {
         const struct reply reply = { .request = w->request,
@@ -34,11 +35,16 @@ static void writer_flush(struct row_writer *w, bool is_last) {
                 writer_send(w, 0, true);
 }
 
+/* A slice may write a few rows more than it was left with: they are taken from what is saved. */
+static void conductor_take_row(struct conductor *c) {
+        c->n_rows_left -= c->n_rows_left > 0;
+        c->n_rows_saved -= c->n_rows_saved > 0;
+}
+
 struct row *writer_add(struct row_writer *w, enum row_type type, size_t bytes) {
         if (w->n_rows == MAX_ROWS_A_PACKET || w->arena.size_bytes - w->arena.used_bytes < bytes + 64)
                 writer_flush(w, false);
-        if (w->conductor->n_rows_left > 0)
-                w->conductor->n_rows_left--;
+        conductor_take_row(w->conductor);
         w->conductor->work += ROW_WORK;
         struct row *row = &w->rows[w->n_rows++];
         *row = (struct row){ .type = type };
@@ -249,13 +255,34 @@ static bool query_slice(struct conductor *c, struct session *s, struct query *q)
         return true;
 }
 
+#define ROW_NS      (NS_PER_MS / ROWS_A_MS)
+#define PATIENCE_NS NS_PER_MS /* of answers, with those who work */
+
+void conductor_allow_rows(struct conductor *c) {
+        uint64_t n = c->n_rows_saved + (c->now_ns - c->rows_ns) / ROW_NS;
+        c->rows_ns = c->now_ns - (c->now_ns - c->rows_ns) % ROW_NS;
+        c->n_rows_saved = n < ROWS_AT_ONCE ? (uint32_t)n : ROWS_AT_ONCE;
+        c->n_rows_left = c->n_rows_saved < ROWS_A_TURN ? c->n_rows_saved : ROWS_A_TURN;
+}
+
+uint64_t conductor_answers_next_ns(const struct conductor *c) {
+        if (list_is_empty(&c->queries))
+                return ALARM_NEVER;
+        if (c->n_rows_saved == 0)
+                return c->rows_ns + ROWS_A_TURN * ROW_NS;
+        return c->has_worked ? c->answered_ns + PATIENCE_NS : c->now_ns;
+}
+
 bool conductor_go_on_answering(struct conductor *c) {
         bool is_any_ended = false;
         struct list *it;
+        if (c->has_worked && c->now_ns - c->answered_ns < PATIENCE_NS)
+                return false;
+        c->answered_ns = c->now_ns;
         while (c->n_rows_left > 0 && (it = list_take_first(&c->queries))) {
                 struct query *q = list_entry(it, struct query, link);
                 struct session *s = session_find(c->house.sessions, q->session);
-                c->n_rows_left--; /* an answer without rows costs something too */
+                conductor_take_row(c); /* an answer without rows costs something too */
                 c->work += PACKET_WORK;
                 if (query_slice(c, s, q)) {
                         conductor_drop_query(s);
@@ -268,9 +295,16 @@ bool conductor_go_on_answering(struct conductor *c) {
         return is_any_ended;
 }
 
+/* The first that waits begins to be patient. */
+static void conductor_answer_soon(struct conductor *c, struct query *q) {
+        if (list_is_empty(&c->queries))
+                c->answered_ns = c->now_ns;
+        list_append(&c->queries, &q->link);
+}
+
 void conductor_reader_is_back(struct conductor *c, struct session *s) {
         if (s->query && list_is_empty(&s->query->link))
-                list_append(&c->queries, &s->query->link);
+                conductor_answer_soon(c, s->query);
 }
 
 void conductor_drop_query(struct session *s) {
@@ -314,5 +348,5 @@ void conductor_query(struct conductor *c, struct session *s, uint64_t request, c
         }
         session_pause(s);
         s->query = take_pointer(q);
-        list_append(&c->queries, &s->query->link);
+        conductor_answer_soon(c, s->query);
 }

@@ -165,6 +165,7 @@ static void conductor_hold(struct conductor *c, struct session *s, struct half *
 }
 
 static void conductor_submit(struct conductor *c, struct session *s, struct half *half) {
+        c->has_worked = true;
         const struct member *m = rendezvous_find_member(c->house.rendezvous, s->id, half->membership);
         error_init(&c->error, STATUS_OK);
         enum status status = STATUS_OK;

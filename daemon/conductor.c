@@ -17,7 +17,8 @@ int conductor_new(struct conductor **ret, const struct house *house, uint64_t no
         if (!c)
                 return -ENOMEM;
         c->house = *house;
-        c->started_ns = c->now_ns = now_ns;
+        c->started_ns = c->now_ns = c->rows_ns = now_ns;
+        c->n_rows_saved = ROWS_AT_ONCE;
         outcome_init(&c->outcome);
         list_init(&c->chores);
         list_init(&c->ejected);
@@ -427,7 +428,7 @@ static bool conductor_pull_done(struct conductor *c) {
         c->is_more_done = false;
         while (c->work < end_of_share && (t = engine_take_done_task(c->house.engine))) {
                 conductor_task_done(c, t);
-                is_any = true;
+                is_any = c->has_worked = true;
                 c->is_more_done = c->work >= end_of_share;
         }
         while ((chore = engine_take_done_chore(c->house.engine))) {
@@ -440,7 +441,7 @@ static bool conductor_pull_done(struct conductor *c) {
         }
         while ((t = workers_take_done_task(c->house.workers))) {
                 conductor_task_done(c, t);
-                is_any = true;
+                is_any = c->has_worked = true;
         }
         while ((chore = workers_take_done_chore(c->house.workers))) {
                 if (conductor_chore_is_over(chore))
@@ -479,7 +480,8 @@ bool conductor_turn(struct conductor *c, uint64_t now_ns) {
         c->is_more_done = false;
         if (sessions_next_ns(c->house.sessions) <= now_ns)
                 sessions_expire(c->house.sessions, now_ns);
-        c->n_rows_left = ROWS_A_TURN;
+        conductor_allow_rows(c);
+        c->has_worked = false;
         workers_turn(c->house.workers, now_ns);
         conductor_offer_signals(c);
         conductor_accept(c);
@@ -494,13 +496,15 @@ bool conductor_turn(struct conductor *c, uint64_t now_ns) {
         conductor_give_back(c, c->is_draining ? UINT32_MAX : SLICE_ENTRIES);
         conductor_settle(c);
         return sessions_are_ready(c->house.sessions) || !list_is_empty(&c->returning) ||
-               !list_is_empty(&c->forgotten) || !list_is_empty(&c->dropped) || c->is_more_done;
+               !list_is_empty(&c->forgotten) || !list_is_empty(&c->dropped) || c->is_more_done ||
+               conductor_answers_next_ns(c) <= now_ns;
 }
 
 uint64_t conductor_next_ns(const struct conductor *c) {
         uint64_t a = rendezvous_next_ns(c->house.rendezvous), b = sessions_next_ns(c->house.sessions);
-        if (!list_is_empty(&c->queries))
-                return c->now_ns;
+        if (b < a)
+                a = b;
+        b = conductor_answers_next_ns(c);
         if (b < a)
                 a = b;
         b = results_next_ns(c->house.results);

@@ -154,3 +154,24 @@ void control_out(const struct msg_control *c, Tutti__V1__Control *m);
 #define MAX_PART_ROWS 1024
 /* Entries of one packet: bounds what decoding takes from the arena of the other side, and of its time. */
 #define MAX_PART_ENTRIES 512
+
+/* --- submissions (codec-submit.c) --- */
+
+struct entry_box;
+
+/* The message of a submission with what it refers to. */
+struct submit_box {
+        Tutti__V1__Submit message;
+        Tutti__V1__Options options;
+        char device[DEVICE_NAME_BYTES];
+        Tutti__V1__Key key;
+        Tutti__V1__Signal signal;
+        uint32_t axes[MAX_DIMS + 1];
+        Tutti__V1__Entry **list;
+        struct entry_box *entries;
+};
+
+/* 0, -E2BIG. */
+int submit_in(const Tutti__V1__Submit *m, struct arena *arena, struct msg_submit *ret) MUST_USE;
+/* false: `scratch` is full. */
+bool submit_out(const struct msg_submit *s, struct arena *scratch, struct submit_box *box) MUST_USE;

@@ -38,8 +38,7 @@ static void sleep_until(uint64_t at_ns) {
         clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL);
 }
 
-static void poll_status(struct watched *w) {
-        struct tutti *t = bench_open();
+static void join_others(const struct watched *w, struct tutti *t) {
         for (uint32_t i = 0; i < w->n_groups; i++) {
                 struct tutti_group *g;
                 char name[32];
@@ -48,6 +47,11 @@ static void poll_status(struct watched *w) {
                         TUTTI_JOIN(.job = "others", .group = name, .rank = 0, .world_size = 1);
                 bench_ok(tutti_join(t, &args, &g), "join");
         }
+}
+
+static void poll_status(struct watched *w) {
+        struct tutti *t = bench_open();
+        join_others(w, t);
         uint64_t next_ns = bench_now_ns();
         atomic_fetch_add(&w->n_here, 1);
         while (!atomic_load(&w->is_over)) {
@@ -107,11 +111,18 @@ static void print_change(const char *what, uint64_t quiet, uint64_t polled, cons
                 100.0 * ((double)polled / (double)quiet - 1), promise);
 }
 
+struct cost {
+        const struct bench_daemon *d;
+        const struct watched *w;
+};
+
 /* Of one call, alone: time that tuttid's threads used. */
 static void measure_cost(uint32_t rank, void *arg) {
-        const struct bench_daemon *d = arg;
+        const struct cost *cost = arg;
+        const struct bench_daemon *d = cost->d;
         struct tutti *t = bench_open();
-        const int n = 5000;
+        const int n = 2000;
+        join_others(cost->w, t);
         struct bench_usage before = bench_usage(d->pid);
         for (int i = 0; i < n; i++) {
                 struct tutti_answer *a = NULL;
@@ -149,7 +160,7 @@ int main(int argc, char **argv) {
                 print_change(names[i], bench_quantile(w->samples[0], w->n[0], p[i]),
                         bench_quantile(w->samples[1], w->n[1], p[i]), promises[i]);
         }
-        bench_replicas_of(&d, 1, 1, measure_cost, &d);
+        bench_replicas_of(&d, 1, 1, measure_cost, &(struct cost){ &d, w });
         bench_daemon_stop(&d);
         return 0;
 }
