@@ -101,7 +101,7 @@ void conductor_do(struct conductor *c, struct chore *chore) {
 
 /* Host memory is the engine's: the GPU process has only let go of it. */
 bool conductor_chore_is_over(const struct chore *chore) {
-        return chore->kind == CHORE_IMPORT || !chore->memory;
+        return chore->kind == CHORE_IMPORT || chore->kind == CHORE_MAKE || !chore->memory;
 }
 
 /* --- where values are, and who reaches them --- */

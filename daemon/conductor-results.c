@@ -3,6 +3,27 @@
 
 /* --- requests --- */
 
+/* A GPU by its name or UUID, which must serve now. */
+static enum status find_gpu(struct conductor *c, const char *name, uint32_t *ret, struct error *err) {
+        const struct workers *w = c->house.workers;
+        uint32_t device = workers_find(w, name);
+        *ret = 0;
+        if (strncmp(name, "GPU", 3) != 0)
+                return STATUS_OK;
+        if (workers_is_starting(w))
+                return error_set(err, STATUS_BUSY, FIELD_DESTINATIONS,
+                        "the GPUs are still being tested; ask again soon");
+        if (device == DEVICE_UNKNOWN || workers_why_off(w)[0] ||
+                !(workers_device(w, device - DEVICE_GPU)->paths & 1u << PATH_VMM_MADE) ||
+                workers_device(w, device - DEVICE_GPU)->why[0])
+                return error_set(err, STATUS_INVALID, FIELD_DESTINATIONS,
+                        "there is no device \"%.44s\" that serves and has memory with descriptors; `tuttictl "
+                        "status` lists what there is",
+                        name);
+        *ret = device;
+        return STATUS_OK;
+}
+
 static enum status conductor_attach(
         struct conductor *c, const struct session *s, const struct request *r, const struct member *m) {
         struct error *err = &c->error;
@@ -13,6 +34,10 @@ static enum status conductor_attach(
                 return error_set(err, STATUS_NOT_FOUND, FIELD_MEMBERSHIP,
                         "a result object is made by a member of a whole group, and this membership is none");
         group_describe(m->group, err);
+        uint32_t gpu;
+        enum status status = find_gpu(c, r->make_result.device, &gpu, err);
+        if (status != STATUS_OK)
+                return status;
         const struct result_ask ask = { .session = s->id,
                 .request = r->request,
                 .membership = m->id,
@@ -21,6 +46,7 @@ static enum status conductor_attach(
                 .rank = m->rank,
                 .world_size = m->group->world_size,
                 .n_devices = engine_n_devices(c->house.engine),
+                .gpu = gpu,
                 .make = &r->make_result };
         return result_attach(c->house.results, &ask, &c->chores, err);
 }
@@ -70,7 +96,8 @@ static enum status conductor_check_device(
         device_name(e->destination_device, wanted);
         if (e->destination != DESTINATION_DEVICE || e->destination_device == result_device(object))
                 return STATUS_OK;
-        if (e->destination_device >= n)
+        if (e->destination_device == DEVICE_UNKNOWN ||
+                (e->destination_device >= n && e->destination_device < DEVICE_GPU))
                 return error_set(&c->error, STATUS_INVALID, FIELD_DESTINATIONS,
                         "there is no device %s; this tuttid has CPU:0%s%s", wanted, n > 1 ? " to " : "",
                         n > 1 ? device_name(n - 1, last) : "");
@@ -126,13 +153,23 @@ enum status conductor_take_slot(struct conductor *c, struct meeting *m, struct p
         struct rankset holders;
         if (!object)
                 return STATUS_OK;
-        if (problem->device >= DEVICE_GPU) {
+        if (problem->device >= DEVICE_GPU && result_device(object) < DEVICE_GPU) {
                 error_init(&c->error, STATUS_UNSUPPORTED);
                 return error_set(&c->error, STATUS_UNSUPPORTED, FIELD_DESTINATIONS,
-                        "values on GPUs cannot go to a result object, which the GPU process may not write; "
-                        "take buffers for the outputs, in device or host memory");
+                        "values on GPUs cannot go to a result object of the host, which the GPU process may "
+                        "not "
+                        "write; make it on a GPU, or take buffers for the outputs");
+        }
+        if (problem->signature->kind == KIND_MERGE_CALL && result_device(object) >= DEVICE_GPU) {
+                error_init(&c->error, STATUS_UNSUPPORTED);
+                return error_set(&c->error, STATUS_UNSUPPORTED, FIELD_DESTINATIONS,
+                        "a merge function reads everybody's values in host memory, and this result object is "
+                        "on a GPU");
         }
         problem->device = result_device(object);
+        problem->is_bound = problem->device >= DEVICE_GPU;
+        if (problem->is_bound)
+                conductor_reach(c, &c->homes, problem);
         m->has_slot = result_take_slot(object, &m->slot);
         if (m->has_slot) {
                 problem->slot_offset_bytes = result_slot_offset(object, m->slot);

@@ -180,7 +180,7 @@ static void conductor_chore_done(struct conductor *c, struct chore *chore) {
                 conductor_thought(c, chore);
                 return;
         }
-        if (chore->kind == CHORE_MAKE || chore->kind == CHORE_UNMAKE) {
+        if (result_owns(chore)) {
                 result_chore_done(c->house.results, chore, c->now_ns, &c->chores);
                 conductor_answer_results(c);
                 return;

@@ -239,6 +239,11 @@ enum status planner_choose(const struct plan_rules *rules, const struct problem 
         enum status status = check_place(problem, err);
         if (status != STATUS_OK)
                 return status;
+        if (problem->is_bound) {
+                status = by_demand(problem, ALGORITHM_ONE_DEVICE, ret, err);
+                ret->why = "the result object lives on that GPU";
+                return status;
+        }
         if (!is_reduction(problem))
                 return by_table(rules, problem, ret, err);
         if (o->has_place && o->place < DEVICE_GPU && placement_of(problem) != ON_HOST)

@@ -43,16 +43,19 @@ static enum status check_size(const struct msg_make_result *make, struct error *
         return STATUS_OK;
 }
 
-static uint32_t device_of(const struct msg_make_result *make) {
-        return make->device[0] ? device_parse(make->device) : 0;
+static uint32_t device_of(const struct result_ask *ask) {
+        if (ask->gpu)
+                return ask->gpu;
+        return ask->make->device[0] ? device_parse(ask->make->device) : 0;
 }
 
 static enum status check_device(const struct result_ask *ask, struct error *err) {
         char last[DEVICE_NAME_BYTES];
-        if (device_of(ask->make) < ask->n_devices)
+        if (ask->gpu || device_of(ask) < ask->n_devices)
                 return STATUS_OK;
         return error_set(err, STATUS_INVALID, FIELD_DESTINATIONS,
-                "there is no device \"%.40s\" for a result object; this tuttid has CPU:0%s%s",
+                "there is no device \"%.40s\" for a result object; this tuttid has CPU:0%s%s, and the "
+                "GPUs that `tuttictl status` lists",
                 ask->make->device, ask->n_devices > 1 ? " to " : "",
                 ask->n_devices > 1 ? device_name(ask->n_devices - 1, last) : "");
 }
@@ -69,7 +72,7 @@ enum status result_take_ask(const struct result_ask *ask, struct result *ret, st
         *ret = (struct result){ .slot_bytes = make->size_bytes,
                 .stride_bytes = (make->size_bytes + SLOT_ALIGNMENT - 1) / SLOT_ALIGNMENT * SLOT_ALIGNMENT,
                 .n_slots = make->n_slots ? make->n_slots : DEFAULT_N_SLOTS,
-                .device = device_of(make),
+                .device = device_of(ask),
                 .world_size = ask->world_size };
         memcpy(ret->name, make->key.bytes, make->key.n_bytes);
         return STATUS_OK;

@@ -183,6 +183,8 @@ static enum status result_begin(struct results *rs, const struct result *like, c
         if (!r)
                 return fail_memory(err);
         r->chore.uid = ask->uid;
+        r->chore.path = ask->gpu ? PATH_VMM_MADE : PATH_MEMFD;
+        r->chore.device = r->device;
         r->chore.n_bytes = r->stride_bytes * r->n_slots;
         enum status status =
                 quota_charge(rs->quotas, &r->bytes, ask->uid, QUOTA_RESULT_BYTES, r->chore.n_bytes, err);
@@ -357,11 +359,19 @@ static void result_made(struct results *rs, struct result *r, struct list *chore
         result_go_if_done(rs, r, chores);
 }
 
+bool result_owns(const struct chore *chore) {
+        return chore->kind == CHORE_MAKE || chore->kind == CHORE_UNMAKE ||
+               (chore->kind == CHORE_CLOSE && chore->path == PATH_VMM_MADE && chore->session == 0);
+}
+
 void result_chore_done(struct results *rs, struct chore *chore, uint64_t now_ns, struct list *chores) {
         struct result *r = (struct result *)(void *)chore;
-        if (chore->kind == CHORE_MAKE)
+        if (chore->kind == CHORE_MAKE) {
                 result_made(rs, r, chores);
-        else if (chore->fd >= 0)
+        } else if (chore->kind == CHORE_UNMAKE && chore->path == PATH_VMM_MADE && chore->fd >= 0) {
+                chore->kind = CHORE_CLOSE; /* the GPU has let go of it; who still has it, the driver knows */
+                list_append(chores, &chore->link);
+        } else if (chore->fd >= 0)
                 result_linger(rs, r, now_ns);
         else
                 result_free(rs, r);
@@ -380,8 +390,9 @@ bool results_take_answer(struct results *rs, struct list *chores, struct result_
                         .n_descriptors = 1,
                         .size_bytes = r->slot_bytes,
                         .n_slots = r->n_slots,
-                        .stride_bytes = r->stride_bytes },
-                .fd = r->chore.read_fd };
+                        .stride_bytes = r->stride_bytes,
+                        .device_bytes = r->chore.path == PATH_VMM_MADE ? r->chore.n_bytes : 0 },
+                .fd = r->chore.path == PATH_VMM_MADE ? r->chore.fd : r->chore.read_fd };
         memcpy(ret->why, r->chore.why, sizeof(ret->why));
         if (r->state == RESULT_FAILED)
                 attachment_end(rs, a, chores);

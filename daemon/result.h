@@ -1,6 +1,9 @@
 /* Result objects: memory that tuttid makes for a group and that its members map read-only. A collective
  * writes its result into one slot of it, once, however many replicas there are.
  *
+ * An object lives in host memory, sealed against all who read it, or in memory of a GPU, which has no seals:
+ * its members map it for reading, and could do otherwise. They are replicas of one user and of one group.
+ *
  * An object, known within its group by name and to everybody attached by id:
  *
  *   MAKING --chore done--> READY --nobody attached, no half names it--> (unmake chore) --> gone
@@ -44,6 +47,7 @@ struct result_ask {
         uint64_t session, request, membership, group;
         uint32_t uid, rank, world_size;
         uint32_t n_devices; /* host devices of this tuttid */
+        uint32_t gpu;       /* the number of the GPU that `make` names, one that serves; 0: it names none */
         const struct msg_make_result *make;
 };
 
@@ -66,7 +70,9 @@ void results_free(struct results *rs);
 enum status result_attach(
         struct results *rs, const struct result_ask *ask, struct list *chores, struct error *err) MUST_USE;
 
-/* Takes a chore of kind MAKE or UNMAKE back from the engine. */
+/* Whether a chore that has come back is one of this room's. */
+bool result_owns(const struct chore *chore);
+/* Takes it back from the engine or the GPU worker. */
 void result_chore_done(struct results *rs, struct chore *chore, uint64_t now_ns, struct list *chores);
 /* The next instant at which it is worth looking whether what lingers may go; UINT64_MAX: none. */
 uint64_t results_next_ns(const struct results *rs);

@@ -180,10 +180,10 @@ void workers_forget(struct workers *w, struct memory *m) {
 
 bool workers_want(const struct chore *c) {
         switch (c->kind) {
-        case CHORE_IMPORT: return c->path != PATH_MEMFD;
+        case CHORE_IMPORT:
+        case CHORE_MAKE: return c->path != PATH_MEMFD;
         case CHORE_RELEASE:
         case CHORE_UNMAKE: return c->memory && c->memory->remote != 0;
-        case CHORE_MAKE:
         case CHORE_CLOSE:
         case CHORE_THINK: break;
         }
@@ -192,7 +192,7 @@ bool workers_want(const struct chore *c) {
 
 void workers_do(struct workers *w, struct chore *c) {
         w->n_open++;
-        if (c->kind == CHORE_IMPORT)
+        if (c->kind == CHORE_IMPORT || c->kind == CHORE_MAKE)
                 workers_import(w, c);
         else
                 workers_release(w, c);

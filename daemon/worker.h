@@ -53,8 +53,8 @@ void workers_free(struct workers *w);
 /* A frozen plan for a GPU, with at least one step; uid, group, owner, signals set. Host memory in it is
  * imported on its way. */
 void workers_start(struct workers *w, struct task *t);
-/* IMPORT of device memory. RELEASE of that, and of host memory that a GPU has worked with: this gives back
- * what the process has of it, and the descriptor and the mapping stay the chore's. */
+/* IMPORT and MAKE of device memory. RELEASE and UNMAKE of that, and of host memory that a GPU has worked
+ * with: this gives back what the process has of it, and the descriptor and the mapping stay the chore's. */
 void workers_do(struct workers *w, struct chore *c);
 /* Host memory that a GPU has worked with goes, and its owner waits for nobody. */
 void workers_forget(struct workers *w, struct memory *m);

@@ -51,6 +51,11 @@ enum status driver_map(
         return refuse_all(err);
 }
 
+enum status driver_map_read_only(
+        const struct driver_place *p, int fd, uint64_t n_bytes, uint64_t *ret, struct error *err) {
+        return driver_map(p, fd, n_bytes, ret, err);
+}
+
 void driver_unmap(void *context, uint64_t pointer, uint64_t n_bytes) {
         (void)context;
         (void)pointer;

@@ -347,10 +347,19 @@ enum status driver_legacy_handle(
 
 /* --- memory of tuttid's --- */
 
-static enum status map_at(CUdeviceptr at, uint64_t n_bytes, const struct driver_place *p,
-        CUmemGenericAllocationHandle h, struct error *err) {
-        const CUmemAccessDesc access = { .location = { .type = CU_MEM_LOCATION_TYPE_DEVICE, .id = p->device },
-                .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
+/* Somebody else's allocation on its way to an address of ours. */
+struct mapping {
+        const struct driver_place *place;
+        CUmemAccess_flags access;
+        uint64_t n_bytes;
+};
+
+static enum status map_at(
+        CUdeviceptr at, const struct mapping *m, CUmemGenericAllocationHandle h, struct error *err) {
+        const uint64_t n_bytes = m->n_bytes;
+        const CUmemAccessDesc access = { .location = { .type = CU_MEM_LOCATION_TYPE_DEVICE,
+                                                 .id = m->place->device },
+                .flags = m->access };
         enum status status = TRY(err, cuMemMap, at, n_bytes, 0, h, 0);
         if (status != STATUS_OK)
                 return status;
@@ -360,34 +369,45 @@ static enum status map_at(CUdeviceptr at, uint64_t n_bytes, const struct driver_
         return status;
 }
 
-static enum status map_handle(const struct driver_place *p, CUmemGenericAllocationHandle h, uint64_t n_bytes,
-        uint64_t *ret, struct error *err) {
+static enum status map_handle(
+        const struct mapping *m, CUmemGenericAllocationHandle h, uint64_t *ret, struct error *err) {
         CUdeviceptr at;
-        enum status status = TRY(err, cuMemAddressReserve, &at, n_bytes, 0, 0, 0);
+        enum status status = TRY(err, cuMemAddressReserve, &at, m->n_bytes, 0, 0, 0);
         if (status != STATUS_OK)
                 return status;
-        status = map_at(at, n_bytes, p, h, err);
+        status = map_at(at, m, h, err);
         if (status == STATUS_OK)
                 *ret = at;
         else
-                (void)!driver.cuMemAddressFree(at, n_bytes);
+                (void)!driver.cuMemAddressFree(at, m->n_bytes);
         return status;
 }
 
-enum status driver_map(
-        const struct driver_place *p, int fd, uint64_t n_bytes, uint64_t *ret, struct error *err) {
+static enum status map_descriptor(const struct mapping *m, int fd, uint64_t *ret, struct error *err) {
         CUmemGenericAllocationHandle handle;
-        enum status status = enter(p->context, err);
+        enum status status = enter(m->place->context, err);
         if (status != STATUS_OK)
                 return status;
         status = TRY(err, cuMemImportFromShareableHandle, &handle, (void *)(uintptr_t)fd,
                 CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
         if (status == STATUS_OK) {
-                status = map_handle(p, handle, n_bytes, ret, err);
+                status = map_handle(m, handle, ret, err);
                 (void)!driver.cuMemRelease(handle); /* the mapping keeps it */
         }
-        leave(p->context);
+        leave(m->place->context);
         return status;
+}
+
+enum status driver_map(
+        const struct driver_place *p, int fd, uint64_t n_bytes, uint64_t *ret, struct error *err) {
+        const struct mapping m = { p, CU_MEM_ACCESS_FLAGS_PROT_READWRITE, n_bytes };
+        return map_descriptor(&m, fd, ret, err);
+}
+
+enum status driver_map_read_only(
+        const struct driver_place *p, int fd, uint64_t n_bytes, uint64_t *ret, struct error *err) {
+        const struct mapping m = { p, CU_MEM_ACCESS_FLAGS_PROT_READ, n_bytes };
+        return map_descriptor(&m, fd, ret, err);
 }
 
 void driver_unmap(void *context, uint64_t pointer, uint64_t n_bytes) {

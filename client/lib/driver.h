@@ -55,6 +55,9 @@ enum status driver_legacy_handle(
 /* Somebody else's allocation, whole, mapped for reading and writing; the descriptor stays the caller's. */
 enum status driver_map(const struct driver_place *place, int fd, uint64_t n_bytes, uint64_t *ret,
         struct error *err) MUST_USE;
+/* The same, for reading alone. */
+enum status driver_map_read_only(const struct driver_place *place, int fd, uint64_t n_bytes, uint64_t *ret,
+        struct error *err) MUST_USE;
 void driver_unmap(void *context, uint64_t pointer, uint64_t n_bytes);
 
 /* Host memory that devices see: where they see it, for all contexts of the process. */

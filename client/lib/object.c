@@ -8,12 +8,15 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "lib/arguments.h"
+#include "lib/driver.h"
 #include "lib/group.h"
 
 /* --- life --- */
 
 static void object_unmap(struct tutti_object *o) {
-        if (o->data)
+        if (o->data && o->device_bytes)
+                driver_unmap(o->context, (uintptr_t)o->data, o->device_bytes);
+        else if (o->data)
                 munmap((void *)(uintptr_t)o->data, o->stride_bytes * o->n_slots);
         o->data = NULL;
 }
@@ -75,12 +78,40 @@ static enum status take_arguments(
         return take_name(&args, &m->key, err);
 }
 
-static int object_map(struct tutti_object *o, const struct object_made *made) {
+/* In the context that is current here, or of a host process without one not at all. */
+static enum status object_map_device(
+        struct tutti_object *o, const struct object_made *made, struct error *err) {
+        struct driver_place place;
+        uint64_t at;
+        enum status status = driver_here(&place, err);
+        if (status == STATUS_OK)
+                status = driver_map_read_only(&place, made->fd, made->result.device_bytes, &at, err);
+        if (status != STATUS_OK)
+                return status;
+        o->context = place.context;
+        o->device_bytes = made->result.device_bytes;
+        o->data = (const uint8_t *)(uintptr_t)at;
+        return STATUS_OK;
+}
+
+static bool result_is_sound(const struct object_made *made, uint64_t *ret_bytes) {
         const struct msg_result *r = &made->result;
+        return made->fd >= 0 && r->n_slots > 0 && r->n_slots <= 64 && r->size_bytes <= r->stride_bytes &&
+               !__builtin_mul_overflow(r->stride_bytes, (uint64_t)r->n_slots, ret_bytes) &&
+               (r->device_bytes == 0 || r->device_bytes >= *ret_bytes);
+}
+
+static void object_fill(struct tutti_object *o, const struct msg_result *r) {
+        o->id = r->result;
+        o->slot_bytes = r->size_bytes;
+        o->stride_bytes = r->stride_bytes;
+        o->n_slots = r->n_slots;
+}
+
+static int object_map(struct tutti_object *o, const struct object_made *made) {
         struct stat st;
         uint64_t n_bytes;
-        if (made->fd < 0 || r->n_slots == 0 || r->n_slots > 64 || r->size_bytes > r->stride_bytes ||
-                __builtin_mul_overflow(r->stride_bytes, (uint64_t)r->n_slots, &n_bytes))
+        if (!result_is_sound(made, &n_bytes))
                 return -EPROTO;
         if (fstat(made->fd, &st) < 0 || (uint64_t)st.st_size < n_bytes)
                 return -EPROTO;
@@ -88,10 +119,6 @@ static int object_map(struct tutti_object *o, const struct object_made *made) {
         if (data == MAP_FAILED)
                 return -errno;
         o->data = data;
-        o->id = r->result;
-        o->slot_bytes = r->size_bytes;
-        o->stride_bytes = r->stride_bytes;
-        o->n_slots = r->n_slots;
         return 0;
 }
 
@@ -106,17 +133,32 @@ static void detach(struct tutti *t, uint64_t membership, uint64_t id) {
                 t, &(struct msg_release_result){ .membership = membership, .result = id, .detach = true });
 }
 
+/* Maps it; otherwise why not is the thread's error. */
+static enum status object_reach(struct tutti_object *o, const struct object_made *made) {
+        uint64_t n_bytes;
+        struct error err;
+        if (made->result.device_bytes && result_is_sound(made, &n_bytes)) {
+                enum status status = object_map_device(o, made, &err);
+                return status == STATUS_OK ? status : (enum status)thread_fail(&err);
+        }
+        int r = object_map(o, made);
+        if (r == 0)
+                return STATUS_OK;
+        return (enum status)thread_say(r == -ENOMEM ? STATUS_NO_MEMORY : STATUS_INTERNAL, FIELD_SIZE,
+                "the result object \"%s\" cannot be mapped: %s", o->name, strerror(-r));
+}
+
 /* The answer is there: mapped, and then one of the connection's. */
 static enum tutti_status object_take(
         struct tutti_group *g, struct tutti_object *o, const struct object_made *made) {
         o->t = g->t;
         o->membership = g->membership;
         list_init(&o->node);
-        int r = object_map(o, made);
-        if (r < 0) {
+        object_fill(o, &made->result);
+        enum status status = object_reach(o, made);
+        if (status != STATUS_OK) {
                 detach(g->t, g->membership, made->result.result);
-                return thread_say(r == -ENOMEM ? STATUS_NO_MEMORY : STATUS_INTERNAL, FIELD_SIZE,
-                        "the result object \"%s\" cannot be mapped: %s", o->name, strerror(-r));
+                return (enum tutti_status)status;
         }
         pthread_mutex_lock(&g->t->lock);
         list_append(&g->t->objects, &o->node);

@@ -17,6 +17,8 @@ struct tutti_object {
         const uint8_t *data; /* NULL: unmapped */
         uint64_t slot_bytes, stride_bytes;
         uint32_t n_slots;
+        uint64_t device_bytes; /* in memory of a GPU, all of it; 0: of the host */
+        void *context;         /* in which it is mapped */
         /* Under `lock`; bit s is slot s. */
         uint64_t held;
         uint64_t unwanted; /* held for a work that was freed before it ended */

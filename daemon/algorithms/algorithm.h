@@ -20,6 +20,7 @@ struct problem {
                             else CPU:0, or the GPU of its values */
         const uint32_t *homes; /* [n_ranks]: devices whose memory the values are in; NULL: the host */
         bool is_mixed;         /* some half whose home is a GPU has values in host memory too */
+        bool is_bound;         /* it is `device` that reduces: the result object is in its memory */
         bool is_spread;        /* some half has values in memory of several GPUs */
         const struct topology *topology; /* NULL: that of the host */
         uint64_t slot_offset_bytes;      /* of the slot in that object, where outputs name one */

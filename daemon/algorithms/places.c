@@ -36,6 +36,8 @@ uint32_t problem_homes(const struct problem *problem, uint32_t devices[MAX_TOPOL
 
 uint32_t problem_worker(const struct problem *problem) {
         const struct options *options = &problem->signature->options;
+        if (problem->is_bound)
+                return problem->device;
         if (options->has_place)
                 return options->place;
         if (problem->homes && kind_has_root(problem->signature->kind)) {

@@ -214,6 +214,7 @@ static void result_out(const struct msg_result *r, Tutti__V1__Result *m) {
         m->size_bytes = r->size_bytes;
         m->n_slots = r->n_slots;
         m->stride_bytes = r->stride_bytes;
+        m->device_bytes = r->device_bytes;
 }
 
 static struct msg_result result_in(const Tutti__V1__Result *m) {
@@ -221,7 +222,8 @@ static struct msg_result result_in(const Tutti__V1__Result *m) {
                 .n_descriptors = m->n_descriptors,
                 .size_bytes = m->size_bytes,
                 .n_slots = m->n_slots,
-                .stride_bytes = m->stride_bytes };
+                .stride_bytes = m->stride_bytes,
+                .device_bytes = m->device_bytes };
 }
 
 static void registered_out(const struct msg_registered *r, Tutti__V1__Registered *m) {

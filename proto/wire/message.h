@@ -314,6 +314,7 @@ struct msg_done {
 struct msg_result {
         uint64_t result, size_bytes, stride_bytes;
         uint32_t n_descriptors, n_slots;
+        uint64_t device_bytes; /* 0: in host memory */
 };
 
 struct msg_registered {

@@ -73,8 +73,8 @@ static void new_player(struct player *p, struct replica *me, int device) {
         use_device(device);
         *p = (struct player){ .me = me, .g = replica_join_group(me, &TUTTI_JOIN(.group = "train")) };
         ok(cu.cuStreamCreate(&p->stream, CU_STREAM_NON_BLOCKING));
-        ck_assert_msg(tutti_cuda_buffer_alloc(me->t, N * sizeof(float), &p->b) == TUTTI_OK, "%s",
-                tutti_error());
+        ck_assert_msg(
+                tutti_cuda_buffer_alloc(me->t, N * sizeof(float), &p->b) == TUTTI_OK, "%s", tutti_error());
         p->at = (uintptr_t)tutti_buffer_data(p->b);
 }
 
@@ -160,11 +160,10 @@ START_TEST(a_stream_is_waited_for_and_waits_by_events) {
                 replica_tell(r[i], "go");
         for (int i = 0; i < 2; i++)
                 replica_expect(r[i], "started", 10);
-        fakecuda_strike(control,
-                &(struct fakecuda_strike){ .fault = FAKECUDA_STALLS,
-                        .who = "tuttid-gpu",
-                        .call = "cuLaunchKernel",
-                        .repeats = true });
+        fakecuda_strike(control, &(struct fakecuda_strike){ .fault = FAKECUDA_STALLS,
+                                         .who = "tuttid-gpu",
+                                         .call = "cuLaunchKernel",
+                                         .repeats = true });
         fakecuda_release(control);
         for (int i = 0; i < 2; i++)
                 replica_tell(r[i], "look");
@@ -325,7 +324,8 @@ static void body_again(struct replica *me) {
         end_player(&p);
 }
 
-/* What was recorded in an event of the process that is gone is never taken for recorded in one of the next. */
+/* What was recorded in an event of the process that is gone is never taken for recorded in one of the next.
+ */
 START_TEST(E14_a_new_worker_makes_events_anew) {
         struct replica *r[2];
         struct host *h = start(&plain);
@@ -377,8 +377,8 @@ static void play_grant(const struct grant *g) {
 }
 
 START_TEST(a_timeline_is_granted_where_it_can_be) {
-        play_grant(&(struct grant){
-                { "1", "", { "gpu.ipc=yes", "gpu.order=auto" } }, TUTTI_CUDA_TIMELINE, "" });
+        play_grant(
+                &(struct grant){ { "1", "", { "gpu.ipc=yes", "gpu.order=auto" } }, TUTTI_CUDA_TIMELINE, "" });
 }
 END_TEST
 

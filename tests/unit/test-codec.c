@@ -554,11 +554,14 @@ START_TEST(result_objects_are_made_released_and_told) {
         SAME(&release_result.release_result, &r.release_result, membership);
         SAME(&release_result.release_result, &r.release_result, slot);
         SAME(&release_result.release_result, &r.release_result, detach);
-        const struct reply made = { .request = 5, .type = REPLY_RESULT, .result = { 1, 100, 4096, 1, 2 } };
+        const struct reply made = {
+                .request = 5, .type = REPLY_RESULT, .result = { 1, 100, 4096, 1, 2, 8192 }
+        };
         struct reply back = pass_reply(&made);
         SAME(&made.result, &back.result, result);
         SAME(&made.result, &back.result, size_bytes);
         SAME(&made.result, &back.result, stride_bytes);
+        SAME(&made.result, &back.result, device_bytes);
         SAME(&made.result, &back.result, n_descriptors);
         SAME(&made.result, &back.result, n_slots);
         const struct reply done = { .request = 5, .type = REPLY_DONE, .done = { .result = 7, .slot = 3 } };
