@@ -82,8 +82,8 @@ static void conductor_fail_pages(struct conductor *c, const struct meeting *m) {
                 const struct half *half = m->halves[rank];
                 struct session *s = session_find(c->house.sessions, half->session);
                 if (s)
-                        session_fail_page(s,
-                                &(struct page_end){ half->request, m->number, m->status, STATUS_OK });
+                        session_fail_page(
+                                s, &(struct page_end){ half->request, m->number, m->status, STATUS_OK });
         }
 }
 
@@ -197,7 +197,7 @@ void conductor_finish(struct conductor *c, struct meeting *m) {
                 conductor_set_pages(c, m, PAGE_DONE); /* all of them before any reply */
         else
                 conductor_fail_pages(c, m);
-        conductor_end_slot(c, m);                     /* before anybody can give it back */
+        conductor_end_slot(c, m); /* before anybody can give it back */
         rankset_for_each (rank, &m->have)
                 conductor_tell_half(c, m, m->halves[rank]);
         conductor_log_end(m);

@@ -171,10 +171,10 @@ void rendezvous_free(struct rendezvous *r);
 struct join {
         uint64_t session, request;
         uint32_t uid, pid;
-        uint64_t last_epoch; /* that is remembered of a group of this name which has ended; 0: none */
-        struct msg_join ask; /* strings may go after the call */
-        struct resume *resume; /* not NULL: no new membership, but one of an epoch under the tuttid before. Taken
-                                  over when the join is OK */
+        uint64_t last_epoch;   /* that is remembered of a group of this name which has ended; 0: none */
+        struct msg_join ask;   /* strings may go after the call */
+        struct resume *resume; /* not NULL: no new membership, but one of an epoch under the tuttid before.
+                                  Taken over when the join is OK */
 };
 
 /* Takes a rank in (uid, secret, job, group), which is made when it is not there. OK: the join waits, and
