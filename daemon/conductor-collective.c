@@ -79,8 +79,8 @@ static void conductor_fail_pages(struct conductor *c, const struct meeting *m) {
                 const struct half *half = m->halves[rank];
                 struct session *s = session_find(c->house.sessions, half->session);
                 if (s)
-                        session_fail_page(s,
-                                &(struct page_end){ half->request, m->number, m->status, STATUS_OK });
+                        session_fail_page(
+                                s, &(struct page_end){ half->request, m->number, m->status, STATUS_OK });
         }
 }
 

@@ -6,6 +6,7 @@
 
 #include "base/arena.h"
 #include "conductor.h"
+#include "session-page.h"
 #include "wire/codec.h"
 
 #define PACKETS_A_TURN 16

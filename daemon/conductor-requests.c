@@ -424,8 +424,7 @@ static enum status conductor_take_resume(
         if (!resume)
                 resume = resume_new();
         if (!resume)
-                return error_set(
-                        &c->error, STATUS_NO_MEMORY, FIELD_UNSPECIFIED, "tuttid is short of memory");
+                return error_set(&c->error, STATUS_NO_MEMORY, FIELD_UNSPECIFIED, "tuttid is short of memory");
         resume->epoch = ask->resume_epoch;
         resume->number = ask->resume_number;
         resume->members = ask->resume_members;

@@ -72,7 +72,8 @@ struct member {
         struct alarm busy_end;
         uint64_t n_submitted;
         struct reform *reform; /* what it waits for, owned; NULL: nothing */
-        struct resume *resume; /* what it brought from the tuttid before, owned; NULL: nothing, or not any more */
+        struct resume
+                *resume; /* what it brought from the tuttid before, owned; NULL: nothing, or not any more */
         struct list outcome_link, session_link;
         UT_hash_handle hh; /* by id */
 };

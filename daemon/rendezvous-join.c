@@ -221,7 +221,7 @@ static struct rankset circle_present(const struct circle *c) {
 static enum status check_is_free(const struct circle *c, const struct join *join, struct error *err) {
         const struct group *g = &c->group;
         if (join->resume && (g->state != GROUP_FORMING || (is_present(&g->members[join->ask.rank]) &&
-                                                                   !g->members[join->ask.rank].resume)))
+                                                                  !g->members[join->ask.rank].resume)))
                 return error_set(err, STATUS_REPLICA_LOST, FIELD_RANK,
                         "the group has gone on without it: it came back too late after a restart of tuttid");
         if (is_present(&g->members[join->ask.rank]))

@@ -1,6 +1,6 @@
-/* How a group is carried over from the tuttid before (P9): its members come back with what they know, and when
- * all are there whom it needs, it goes on in the same epoch, with its numbers of collectives and its debts.
- * What the others know of each member's unfinished requests is decided then (resume.h). */
+/* How a group is carried over from the tuttid before (P9): its members come back with what they know, and
+ * when all are there whom it needs, it goes on in the same epoch, with its numbers of collectives and its
+ * debts. What the others know of each member's unfinished requests is decided then (resume.h). */
 #include "rendezvous-internal.h"
 
 #include <stdlib.h>

@@ -214,8 +214,7 @@ static void decide_all(struct bench *b, enum verdict *verdicts) {
         }
 }
 
-int resume_decide(
-        struct resume *const *members, uint32_t n, struct owed **ret_owed, uint32_t *ret_n_owed) {
+int resume_decide(struct resume *const *members, uint32_t n, struct owed **ret_owed, uint32_t *ret_n_owed) {
         size_t n_items = 1;
         for (uint32_t i = 0; i < n; i++)
                 n_items += members[i]->n;

@@ -1,25 +1,28 @@
-/* What the members of a group know of its last moments under the tuttid before, and what follows from it (P9).
+/* What the members of a group know of its last moments under the tuttid before, and what follows from it
+ * (P9).
  *
  * Pure. A session gathers the reports that its client sends (Pages); the Join that resumes a membership takes
  * them all, and they stay with the member until the group is whole again. Then resume_decide looks at all of
  * them together, once.
  *
- * A key alone does not name a collective: while one member has not yet heard that it is done, another may have
- * submitted the key again. Two things tell uses apart:
+ * A key alone does not name a collective: while one member has not yet heard that it is done, another may
+ * have submitted the key again. Two things tell uses apart:
  *
  * - the number. tuttid writes `begun` with it into the pages of all members before anything runs, and `done`
- *   into all before any reply. So `done` anywhere is done for everybody who has that number; and while anybody
- *   has a half of this key without a number, nothing has run of one that has begun.
- * - the failures. Every use of a key that fails, fails once for every member: with the collective, or later as
- *   a debt (P3). So who has counted fewer failures than another owes the difference: his unfinished half pays
- *   one, his next submissions the rest. Thus a late comer does not meet a retry across a restart either. */
+ *   into all before any reply. So `done` anywhere is done for everybody who has that number; and while
+ * anybody has a half of this key without a number, nothing has run of one that has begun.
+ * - the failures. Every use of a key that fails, fails once for every member: with the collective, or later
+ * as a debt (P3). So who has counted fewer failures than another owes the difference: his unfinished half
+ * pays one, his next submissions the rest. Thus a late comer does not meet a retry across a restart either.
+ */
 #pragma once
 
 #include "base/check.h"
 #include "quota.h"
 #include "wire/message.h"
 
-/* Of one member: what it has not heard of, what it has heard of from its old page alone, keys that have failed. */
+/* Of one member: what it has not heard of, what it has heard of from its old page alone, keys that have
+ * failed. */
 #define MAX_REPORTS (3 * STATUS_PAGE_SLOTS)
 
 struct resume {

@@ -8,11 +8,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 #include "base/cleanup.h"
@@ -21,13 +19,11 @@
 #include "base/log.h"
 #include "base/table.h"
 #include "base/turns.h"
+#include "session-page.h"
 #include "session-process.h"
 
 #ifndef SO_PEERPIDFD
 #define SO_PEERPIDFD 77 /* Linux 6.5; Debian 12's headers lack it */
-#endif
-#ifndef MFD_NOEXEC_SEAL
-#define MFD_NOEXEC_SEAL 0x0008U
 #endif
 
 #define OVERFLOW_UID        65534
@@ -169,8 +165,7 @@ static void connection_on_death(uv_poll_t *handle, int status, int events) {
 /* --- life --- */
 
 static void connection_free(struct connection *c) {
-        if (c->page)
-                munmap(c->page, STATUS_PAGE_SLOTS * sizeof(*c->page));
+        page_free(c->page);
         fd_close(&c->socket);
         fd_close(&c->pidfd);
         charge_release(&c->connection);
@@ -507,57 +502,20 @@ int session_send(struct sessions *s, struct session *session, const void *bytes,
 
 /* --- status page --- */
 
-static int page_memfd(void) {
-        int fd = memfd_create("tutti-status", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
-        if (fd < 0 && errno == EINVAL)
-                fd = memfd_create("tutti-status", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-        return fd;
-}
-
 int session_make_page(struct session *session, int *ret_fd) {
-        struct connection *c = connection_of(session);
-        size_t n_bytes = STATUS_PAGE_SLOTS * sizeof(*c->page);
-        CLEANUP_FD int fd = page_memfd();
-        if (fd < 0 || ftruncate(fd, (off_t)n_bytes) < 0)
-                return -errno;
-        void *page = mmap(NULL, n_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-        if (page == MAP_FAILED)
-                return -errno;
-        /* After our own mapping: from here on nobody else can have a writable one. */
-        if (fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0) {
-                int r = -errno;
-                munmap(page, n_bytes);
-                return r;
-        }
-        c->page = page;
-        *ret_fd = fd_take(&fd);
-        return 0;
-}
-
-static void page_set(struct connection *c, uint64_t request, uint64_t collective, enum page_state state) {
-        if (!c->page)
-                return;
-        struct page_slot *slot = &c->page[request % STATUS_PAGE_SLOTS];
-        /* A slot that changes hands must never show the new request with the old one's `done`, wherever we
-         * are killed. */
-        if (atomic_load_explicit(&slot->request, memory_order_relaxed) != request)
-                atomic_store_explicit(&slot->state, PAGE_FREE, memory_order_relaxed);
-        atomic_store_explicit(&slot->request, request, memory_order_release);
-        atomic_store_explicit(&slot->collective, collective, memory_order_release);
-        atomic_store_explicit(&slot->state, (uint32_t)state, memory_order_release);
+        return page_make(&connection_of(session)->page, ret_fd);
 }
 
 void session_set_page(struct session *session, uint64_t request, uint64_t collective, enum page_state state) {
-        page_set(connection_of(session), request, collective, state);
+        struct page_slot *page = connection_of(session)->page;
+        if (page)
+                page_set(page, request, collective, state);
 }
 
 void session_fail_page(struct session *session, const struct page_end *end) {
-        struct connection *c = connection_of(session);
-        uint32_t status = (uint32_t)end->status | (end->status == STATUS_EXPIRED ? (uint32_t)end->cause << 16 : 0);
-        if (c->page)
-                atomic_store_explicit(&c->page[end->request % STATUS_PAGE_SLOTS].status, status,
-                        memory_order_relaxed);
-        page_set(c, end->request, end->collective, PAGE_FAILED);
+        struct page_slot *page = connection_of(session)->page;
+        if (page)
+                page_fail(page, end);
 }
 
 /* --- the process behind it --- */

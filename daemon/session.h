@@ -23,6 +23,7 @@ struct sessions;
 struct half;
 struct query;
 struct resume;
+struct page_end;
 
 /* Why a session is in the ready list. */
 enum session_event {
@@ -104,11 +105,6 @@ bool session_is_behind(const struct session *session);
  * errno. */
 int session_make_page(struct session *session, int *ret_fd) MUST_USE;
 void session_set_page(struct session *session, uint64_t request, uint64_t collective, enum page_state state);
-struct page_end {
-        uint64_t request, collective;
-        enum status status, cause; /* cause: of EXPIRED */
-};
-
 /* PAGE_FAILED, with how it ended. */
 void session_fail_page(struct session *session, const struct page_end *end);
 

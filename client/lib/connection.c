@@ -52,7 +52,8 @@ static int open_descriptors(struct tutti *t) {
 
 static void init_lists(struct tutti *t) {
         struct list *const lists[] = { &t->others, &t->waiters, &t->groups, &t->buffers, &t->regions,
-                &t->dead_regions, &t->registrations, &t->objects, &t->works, &t->spare_works, &t->spare_pieces };
+                &t->dead_regions, &t->registrations, &t->objects, &t->works, &t->spare_works,
+                &t->spare_pieces };
         for (size_t i = 0; i < ARRAY_SIZE(lists); i++)
                 list_init(lists[i]);
         pthread_mutex_init(&t->growing, NULL);

@@ -51,8 +51,8 @@ struct call {
         bool is_held;                /* to be sent when tuttid, or the group, is back (reconnect.h) */
         struct tutti_group *group;   /* whose membership the request names; NULL: none */
         const struct request *again; /* what is sent when it was held; NULL: of a work or a group */
-        enum status status;      /* when ended */
-        struct failure *failure; /* when ended with other than OK; NULL: no memory for it */
+        enum status status;          /* when ended */
+        struct failure *failure;     /* when ended with other than OK; NULL: no memory for it */
         struct msg_joined joined;
         struct answer *answer;           /* CALL_ROWS: collects */
         struct object_made *made;        /* CALL_OBJECT: takes what was made */

@@ -27,20 +27,20 @@ struct tutti_group {
         atomic_bool has_left;
         /* What it takes to be the same member under the next tuttid (reconnect.h). Under `lock`. */
         char secret[MAX_SECRET_BYTES];
-        struct msg_join ask;     /* its strings are those above */
+        struct msg_join ask; /* its strings are those above */
         struct call resuming;
-        bool is_back;            /* its membership is one of the tuttid that is there */
-        uint32_t sent_in;        /* to which tuttid it was brought, of those in turn */
+        bool is_back;     /* its membership is one of the tuttid that is there */
+        uint32_t sent_in; /* to which tuttid it was brought, of those in turn */
         char busy_why[64];
         _Atomic uint64_t busy_until_ns; /* 0: it is not busy */
-        bool is_busy_untold;     /* to the tuttid that is there */
-        struct rankset members;  /* of the epoch, as far as is known here */
+        bool is_busy_untold;            /* to the tuttid that is there */
+        struct rankset members;         /* of the epoch, as far as is known here */
         struct rankset lost_members;
-        uint64_t last_number;    /* the highest of a collective that was heard of */
+        uint64_t last_number;        /* the highest of a collective that was heard of */
         struct key_failures *failed; /* [n_failed] of MAX_KEY_FAILURES */
         uint32_t n_failed;
-        bool is_forgetful;       /* more keys have failed than that */
-        struct page_report *ended;   /* [n_ended]: done, as the old page said, and not told the others yet */
+        bool is_forgetful;         /* more keys have failed than that */
+        struct page_report *ended; /* [n_ended]: done, as the old page said, and not told the others yet */
         uint32_t n_ended;
         struct page_report *reports; /* [n_reports], while they are sent: n_told of them were */
         uint32_t n_reports, n_told;

@@ -203,9 +203,9 @@ uint64_t reconnect_next_ns(const struct tutti *t, uint64_t deadline_ns) {
         const struct reconnect *r = t->reconnect;
         if (!r || t->is_lost)
                 return deadline_ns;
-        uint64_t next = r->link == LINK_AWAY ? r->next_try_ns
-                : r->link == LINK_GREETING   ? r->give_up_ns
-                                             : WAIT_FOREVER;
+        uint64_t next = r->link == LINK_AWAY       ? r->next_try_ns
+                        : r->link == LINK_GREETING ? r->give_up_ns
+                                                   : WAIT_FOREVER;
         if (r->has_resumed)
                 next = 0;
         return next < deadline_ns ? next : deadline_ns;
@@ -288,7 +288,8 @@ static void send_all(struct tutti *t) {
         struct resume_packet packet;
         for (;;) {
                 pthread_mutex_lock(&t->lock);
-                bool is_any = !t->is_lost && t->reconnect->link != LINK_AWAY && resume_next_packet(t, &packet);
+                bool is_any =
+                        !t->is_lost && t->reconnect->link != LINK_AWAY && resume_next_packet(t, &packet);
                 pthread_mutex_unlock(&t->lock);
                 if (!is_any)
                         return;

@@ -4,18 +4,18 @@
  *                            ^ +--too long--> lost            |
  *                            +--------the socket ends---------+
  *
- * There is no hidden thread: whoever waits, tests, dispatches or starts something takes a step (reconnect_go_on).
- * Meanwhile requests are held. When a new tuttid is there it gets, in this order: hello; every region under its
- * old number; for each group what is known of its unfinished requests (Pages) and a Join that resumes it; what
- * is held and belongs to no group. When a group is back, the new status page says what became of its requests:
- * done or failed ends a work, and the rest is submitted again, under the old request numbers. So a work, once
- * numbered, keeps a copy of what it asked for (struct kept).
+ * There is no hidden thread: whoever waits, tests, dispatches or starts something takes a step
+ * (reconnect_go_on). Meanwhile requests are held. When a new tuttid is there it gets, in this order: hello;
+ * every region under its old number; for each group what is known of its unfinished requests (Pages) and a
+ * Join that resumes it; what is held and belongs to no group. When a group is back, the new status page says
+ * what became of its requests: done or failed ends a work, and the rest is submitted again, under the old
+ * request numbers. So a work, once numbered, keeps a copy of what it asked for (struct kept).
  *
  * What was known from the old page stays with the work until a new one knows better, so that another death of
  * tuttid while groups come back loses nothing.
  *
- * Not carried over, since they are tuttid's memory or a device's: result objects and buffers in device memory. A
- * connection that has any is lost as without this. */
+ * Not carried over, since they are tuttid's memory or a device's: result objects and buffers in device
+ * memory. A connection that has any is lost as without this. */
 #pragma once
 
 #include "lib/connection.h"
@@ -28,12 +28,12 @@ struct reconnect {
         double seconds; /* from the end of one tuttid until another has answered */
         /* Under `lock`. */
         enum link link;
-        bool is_draining;    /* tuttid takes nothing new: held until it has ended */
-        bool has_resumed;    /* a group is back, and its requests are to be sent */
-        uint32_t n_ends;     /* of tuttids; what was sent bears it (sent_in) */
+        bool is_draining; /* tuttid takes nothing new: held until it has ended */
+        bool has_resumed; /* a group is back, and its requests are to be sent */
+        uint32_t n_ends;  /* of tuttids; what was sent bears it (sent_in) */
         uint64_t give_up_ns, next_try_ns;
-        int timer;           /* for tutti_fd, while away; -1 */
-        int pidfd;           /* that goes with the hello; -1 */
+        int timer; /* for tutti_fd, while away; -1 */
+        int pidfd; /* that goes with the hello; -1 */
         struct call hello;
         struct call *sending; /* a work some of whose parts were sent: n_sent of its entries; NULL */
         uint32_t n_sent;
@@ -46,7 +46,7 @@ struct kept {
         struct msg_submit submit;
         struct entry *entries; /* [capacity] */
         uint32_t capacity;
-        bool is_repeatable; /* its inputs are there after its outputs have been written */
+        bool is_repeatable;    /* its inputs are there after its outputs have been written */
         enum page_state state; /* of the page of a tuttid that has ended */
         uint64_t collective;
         enum status status, cause; /* cause: of EXPIRED */
@@ -56,8 +56,8 @@ struct kept {
 enum status reconnect_new(struct tutti *t, const char *path, double seconds, struct error *err) MUST_USE;
 void reconnect_free(struct tutti *t);
 
-/* The socket has ended: true when what is under way is held until tuttid is back. Otherwise *why_not is set, where
- * it was asked for. Under `lock`. */
+/* The socket has ended: true when what is under way is held until tuttid is back. Otherwise *why_not is set,
+ * where it was asked for. Under `lock`. */
 bool reconnect_begin(struct tutti *t, const char **why_not);
 /* Whether a call may be sent now; otherwise it is held. Under `lock`. */
 bool reconnect_may_send(const struct tutti *t, const struct call *call);
@@ -80,7 +80,8 @@ static inline bool reconnect_is_on(const struct tutti *t) {
 
 /* --- resume.c; under `lock` unless it says otherwise --- */
 
-/* What the page of the tuttid that has ended says of all works; those that belong to no group any more end. */
+/* What the page of the tuttid that has ended says of all works; those that belong to no group any more end.
+ */
 void resume_capture(struct tutti *t);
 /* The next packet that brings things back, encoded: false when there is none. Under `sending` too. */
 struct resume_packet {

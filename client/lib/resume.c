@@ -101,8 +101,7 @@ static struct key_failures *failures_add(struct tutti_group *g, const struct key
                         at++;
                 if (at == MAX_KEY_FAILURES)
                         return NULL;
-                memmove(&g->failed[at], &g->failed[at + 1],
-                        (MAX_KEY_FAILURES - at - 1) * sizeof(*g->failed));
+                memmove(&g->failed[at], &g->failed[at + 1], (MAX_KEY_FAILURES - at - 1) * sizeof(*g->failed));
                 g->n_failed--;
         }
         g->failed[g->n_failed] = (struct key_failures){ .key = *key };
@@ -200,8 +199,8 @@ static struct page_report report_of(const struct tutti_work *w) {
                 .collective = k->state == PAGE_FREE ? 0 : k->collective,
                 .state = k->state,
                 .status = k->state != PAGE_FAILED       ? STATUS_OK
-                        : k->status == STATUS_EXPIRED ? k->cause
-                                                      : k->status,
+                          : k->status == STATUS_EXPIRED ? k->cause
+                                                        : k->status,
                 .has_key = true,
                 .key = k->submit.key,
                 .is_kept = is_repeatable };
@@ -392,9 +391,9 @@ static bool next_of_group(struct tutti *t, struct tutti_group *g, struct resume_
         struct error e;
         if (g->is_forgetful || (!g->reports && !group_make_reports(t, g))) {
                 refuse(&e, STATUS_REPLICA_LOST, FIELD_GROUP, "%s",
-                        g->is_forgetful
-                                ? "tuttid was restarted, and more keys had failed in this epoch than are remembered"
-                                : "tuttid was restarted, and there is no memory to resume the group");
+                        g->is_forgetful ? "tuttid was restarted, and more keys had failed in this epoch than "
+                                          "are remembered"
+                                        : "tuttid was restarted, and there is no memory to resume the group");
                 g->sent_in = t->reconnect->n_ends;
                 lose_group(t, g, &e);
                 return false;
@@ -477,9 +476,7 @@ static bool say_busy(struct tutti *t, struct tutti_group *g, struct resume_packe
                 return false;
         const struct request request = { .request = t->next_request++,
                 .type = REQUEST_BUSY,
-                .busy = { .membership = g->membership,
-                        .why = g->busy_why,
-                        .duration_ns = until - now } };
+                .busy = { .membership = g->membership, .why = g->busy_why, .duration_ns = until - now } };
         return encode(t, &request, -1, ret);
 }
 

@@ -108,6 +108,21 @@ void reports_out(const struct replica_report *reports, uint32_t n, struct report
 uint32_t reports_in(
         Tutti__V1__ReplicaReport *const *list, size_t n, struct replica_report ret[MAX_ERROR_REPLICAS]);
 
+/* --- joining, also after a restart (codec-join.c) --- */
+
+struct join_box {
+        Tutti__V1__Join message;
+        uint8_t members[MAX_WORLD / 8], lost[MAX_WORLD / 8];
+};
+
+struct msg_join join_in(const Tutti__V1__Join *m);
+void join_out(const struct msg_join *j, struct join_box *box);
+
+/* 0 or -E2BIG. */
+int pages_in(const Tutti__V1__Pages *m, struct arena *arena, struct msg_pages *ret) MUST_USE;
+/* Takes from `scratch`; false: it is too small. */
+bool pages_out(const struct msg_pages *p, struct arena *scratch, Tutti__V1__Pages *m);
+
 /* --- rows (codec-rows.c, codec-rows-in.c) --- */
 
 /* A row's message with everything it refers to. */

@@ -54,7 +54,8 @@ struct page_slot {
         _Atomic uint64_t request;
         _Atomic uint64_t collective;
         _Atomic uint32_t state; /* enum page_state; written last */
-        _Atomic uint32_t status; /* PAGE_FAILED: enum status; of EXPIRED its cause stands above, from bit 16 on */
+        _Atomic uint32_t
+                status; /* PAGE_FAILED: enum status; of EXPIRED its cause stands above, from bit 16 on */
 };
 
 enum access { ACCESS_UNSPECIFIED, ACCESS_IN, ACCESS_OUT, ACCESS_INOUT };

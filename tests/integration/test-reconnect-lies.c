@@ -163,7 +163,8 @@ START_TEST(P18_who_tells_without_end_is_ejected) {
         struct host *h = host_start(NULL);
         struct raw *r = raw_open(host_socket(h));
         for (uint32_t i = 0; i < 256; i++)
-                reports[i] = (struct page_report){ .request = i + 1, .has_key = true, .key = key_sequence(i) };
+                reports[i] =
+                        (struct page_report){ .request = i + 1, .has_key = true, .key = key_sequence(i) };
         const struct request pages = { .type = REQUEST_PAGES, .pages = { 256, reports } };
         for (int i = 0; i < 3 * STATUS_PAGE_SLOTS / 256 + 1; i++)
                 raw_send(r, &pages);
@@ -213,5 +214,4 @@ END_TEST
 UNIT_MAIN("reconnect-lies", 60, P9_the_new_page_says_what_became_of_each_request,
         P9_numbers_of_collectives_go_on, P9_who_comes_too_late_is_told_and_harms_nobody,
         P19_a_lie_reaches_no_further_than_its_group, P18_who_tells_without_end_is_ejected,
-        P9_a_member_that_goes_again_meanwhile_may_come_once_more,
-        P17_numbers_without_a_successor_are_refused)
+        P9_a_member_that_goes_again_meanwhile_may_come_once_more, P17_numbers_without_a_successor_are_refused)

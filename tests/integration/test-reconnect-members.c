@@ -16,10 +16,11 @@
 
 static struct tutti_group *join(struct replica *me, const char *group) {
         struct tutti_group *g;
-        expect_status(tutti_join(me->t,
-                              &TUTTI_JOIN(.group = group, .job = "test", .rank = (int32_t)me->rank,
-                                      .world_size = (int32_t)me->n, .join_timeout = 15, .default_timeout = 20),
-                              &g),
+        expect_status(
+                tutti_join(me->t,
+                        &TUTTI_JOIN(.group = group, .job = "test", .rank = (int32_t)me->rank,
+                                .world_size = (int32_t)me->n, .join_timeout = 15, .default_timeout = 20),
+                        &g),
                 TUTTI_OK);
         return g;
 }
@@ -65,7 +66,8 @@ static void wait_in_vain(struct replica *me) {
         struct tutti_group *g = join(me, "gone");
         floats_init(me->t, &f, 100);
         if (me->rank == 0)
-                expect_status(tutti_all_reduce_start(g, "k", TUTTI_SUM, &f.value, &f.value, NULL, &w), TUTTI_OK);
+                expect_status(
+                        tutti_all_reduce_start(g, "k", TUTTI_SUM, &f.value, &f.value, NULL, &w), TUTTI_OK);
         replica_say(me, "waiting");
         replica_hear(me, "it is dead");
         double before = seconds_now();
@@ -453,7 +455,8 @@ static void leave_first(struct replica *me) {
         floats_meet(g, NULL, &f, 1, 3);
         if (me->rank == 2)
                 expect_status(tutti_leave(g), TUTTI_OK);
-        expect_status(tutti_barrier(g, me->rank == 2 ? "gone" : "two"), me->rank == 2 ? TUTTI_LEFT : TUTTI_OK);
+        expect_status(
+                tutti_barrier(g, me->rank == 2 ? "gone" : "two"), me->rank == 2 ? TUTTI_LEFT : TUTTI_OK);
         pause_for_restart(me);
         if (me->rank != 2)
                 floats_meet(g, NULL, &f, 1, 2);
@@ -468,10 +471,8 @@ END_TEST
 UNIT_MAIN("reconnect-members", 120, M1_who_waits_in_vain_is_told_in_time_and_keeps_its_memory,
         P5_M1_who_died_while_tuttid_was_away_is_lost_to_a_group_that_fails,
         P5_M1_who_died_while_tuttid_was_away_is_missing_in_a_group_that_shrinks,
-        P5_M1_a_newcomer_in_a_rank_that_died_meanwhile_waits_for_rejoin,
-        P3_M1_debts_outlive_tuttid,
-        M1_a_loop_that_calls_dispatch_alone_goes_on,
-        M1_threads_of_a_connection_all_go_on,
+        P5_M1_a_newcomer_in_a_rank_that_died_meanwhile_waits_for_rejoin, P3_M1_debts_outlive_tuttid,
+        M1_a_loop_that_calls_dispatch_alone_goes_on, M1_threads_of_a_connection_all_go_on,
         M1_other_calls_wait_for_tuttid_and_a_restored_group_is_seen,
         M1_the_environment_asks_for_it_in_a_program_that_does_not,
         P6_M1_who_is_busy_is_so_for_the_next_tuttid_too, P9_what_cannot_be_carried_over_is_said,

@@ -292,8 +292,8 @@ END_TEST
 UNIT_MAIN("resume", 10, M1_before_it_was_sealed_all_submit_again,
         M1_sealed_and_not_begun_for_all_is_submitted_again, M1_begun_and_nowhere_done_is_lost_for_all,
         what_has_kept_its_inputs_is_submitted_again, M1_done_anywhere_is_done_everywhere,
-        a_later_use_of_the_key_is_not_done_with_the_one_before,
-        P3_a_failure_that_one_knows_of_is_everybodys, P3_a_late_comer_does_not_meet_a_retry_across_a_restart,
-        M1_lost_for_one_is_lost_for_all_also_when_tuttid_is_killed_again, P3_debts_are_counted, P18_no_member_makes_more_debts_than_are_kept,
-        P18_no_member_tells_more_than_it_can_have, of_an_epoch_that_is_over_only_what_is_done_is_done,
-        each_key_by_itself)
+        a_later_use_of_the_key_is_not_done_with_the_one_before, P3_a_failure_that_one_knows_of_is_everybodys,
+        P3_a_late_comer_does_not_meet_a_retry_across_a_restart,
+        M1_lost_for_one_is_lost_for_all_also_when_tuttid_is_killed_again, P3_debts_are_counted,
+        P18_no_member_makes_more_debts_than_are_kept, P18_no_member_tells_more_than_it_can_have,
+        of_an_epoch_that_is_over_only_what_is_done_is_done, each_key_by_itself)

@@ -229,7 +229,7 @@ TUTTI_API enum tutti_status tutti_open(const char *socket_path, struct tutti **r
 struct tutti_open_args {
         size_t struct_size;
         const char *socket_path; /* NULL: as with tutti_open */
-        double reconnect; /* s; 0: TUTTI_RECONNECT of the environment, else none; < 0: none */
+        double reconnect;        /* s; 0: TUTTI_RECONNECT of the environment, else none; < 0: none */
 };
 
 #define TUTTI_OPEN(...)                                                                                      \
@@ -241,14 +241,15 @@ TUTTI_API void tutti_open_args_init(struct tutti_open_args *args);
  * `reconnect`: when tuttid ends (killed, stopped, upgraded), the connection waits so many seconds for another
  * one at the same path, and goes on with it: buffers are registered anew, groups go on in their epochs with
  * their numbers, and what was under way is carried out once. That happens inside the calls of this library;
- * a call takes longer meanwhile, and nothing else is seen, but for one end: OUTPUT_LOST, to all members alike,
- * of a collective that was being written over its own inputs in buffers when tuttid was killed. Nothing else
- * has happened to it then: fill the inputs anew and submit it again. (Values in plain memory are kept, and
- * never end so.) A member that is not back within the join timeout counts as lost. What a work tells of its
- * result (times, checks) is nothing where its answer died with tuttid. When the time is over: DAEMON_LOST for
- * everything, as without.
+ * a call takes longer meanwhile, and nothing else is seen, but for one end: OUTPUT_LOST, to all members
+ * alike, of a collective that was being written over its own inputs in buffers when tuttid was killed.
+ * Nothing else has happened to it then: fill the inputs anew and submit it again. (Values in plain memory are
+ * kept, and never end so.) A member that is not back within the join timeout counts as lost. What a work
+ * tells of its result (times, checks) is nothing where its answer died with tuttid. When the time is over:
+ * DAEMON_LOST for everything, as without.
  *
- * Not carried over: result objects and buffers in device memory. A connection that has any is lost as without. */
+ * Not carried over: result objects and buffers in device memory. A connection that has any is lost as
+ * without. */
 TUTTI_API enum tutti_status tutti_open_with(const struct tutti_open_args *args, struct tutti **ret);
 
 /* Leaves all groups, frees all groups, buffers and works of it, disconnects. In a forked child it frees local
