@@ -99,7 +99,7 @@ struct options {
         bool has_place;                     /* one_device: the device that reduces */
         uint32_t place;                     /* device_parse's number */
         struct packing packing;
-        int32_t priority; /* the highest of all halves goes to the engine; changes no number, is not compared */
+        int32_t priority; /* for the engine, the highest of all; changes no number and is not compared */
 };
 
 /* All that is compared but the entries. */

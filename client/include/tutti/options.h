@@ -53,10 +53,10 @@ struct tutti_options {
         uint64_t bytes_per_pack;
         /* Of one user's collectives that wait for a worker of a host device the highest goes first, among
          * equals the one sealed first; one that waits longest of all is passed over fifteen times at most.
-         * Each replica's own: the highest word of a collective's replicas counts. Users come in turn, whatever
-         * they say here; on GPUs collectives go in the order in which they are sealed. */
+         * Each replica's own: the highest word of a collective's replicas counts. Users come in turn,
+         * whatever they say here; on GPUs collectives go in the order in which they are sealed. */
         int32_t priority;
-        uint64_t reset;   /* TUTTI_RESET_..., or'd */
+        uint64_t reset; /* TUTTI_RESET_..., or'd */
         /* The CUDA stream (CUstream, cudaStream_t; NULL is the default stream) on which values in device
          * memory are computed, and whether there is one: tutti/cuda.h. A call's alone. */
         int has_stream;
