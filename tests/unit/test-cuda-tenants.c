@@ -4,7 +4,7 @@
 #include "cuda-bench.h"
 
 #define LARGE   (UINT64_C(40) << 20) /* a copy moves 80 MiB: alone more than users who share may have */
-#define N_LARGE 20                   /* together 1.6 GiB: more than anybody may have */
+#define N_LARGE 14                   /* together 1.1 GiB: more than anybody may have */
 #define N_LANES 31
 #define MY_UID  1
 #define OTHER   2
