@@ -73,14 +73,14 @@ struct conductor {
         struct list ejected; /* struct session.eject_link: to be ended when the outcome is settled */
         struct list tasks;   /* free ones, and how many */
         uint32_t n_tasks;
-        struct list queries;       /* struct query.link: answers that can go on */
-        uint32_t n_rows_left;      /* that this turn may still write for them */
-        uint32_t n_rows_saved;     /* that may be written before answers have to wait, as of rows_ns */
+        struct list queries;           /* struct query.link: answers that can go on */
+        uint32_t n_rows_left;          /* that this turn may still write for them */
+        uint32_t n_rows_saved;         /* that may be written before answers have to wait, as of rows_ns */
         uint64_t rows_ns, answered_ns; /* answered: when rows were last written, or began to be due */
-        bool has_worked;           /* this turn: on a submission, or on what the engine has done */
-        uint64_t work;             /* of this turn */
-        bool is_more_done;         /* by the engine than this turn has looked at */
-        struct list returning;     /* struct meeting.outcome_link: told, and not given back yet */
+        bool has_worked;               /* this turn: on a submission, or on what the engine has done */
+        uint64_t work;                 /* of this turn */
+        bool is_more_done;             /* by the engine than this turn has looked at */
+        struct list returning;         /* struct meeting.outcome_link: told, and not given back yet */
         struct list dropped;       /* struct half.pool_link: of no meeting any more, and not given back yet */
         struct prepared *prepared; /* kept halves, by session and number */
         struct list forgotten;     /* struct prepared.link: in no use, and not given back yet */
@@ -117,9 +117,9 @@ void conductor_reply_status(struct conductor *c, struct session *s, uint64_t req
         const struct error *err);
 /* Begins an answer: a session is not read until it is complete. */
 void conductor_query(struct conductor *c, struct session *s, uint64_t request, const struct msg_query *ask);
-/* How many rows this turn may write. Answers as a whole have a share of the loop's time, and for a millisecond
- * they wait for a turn that has nothing else to do: so who asks for long ones again and again waits, and not
- * who works (docs/observability.md). */
+/* How many rows this turn may write. Answers as a whole have a share of the loop's time, and for a
+ * millisecond they wait for a turn that has nothing else to do: so who asks for long ones again and again
+ * waits, and not who works (docs/observability.md). */
 void conductor_allow_rows(struct conductor *c);
 /* When answers under way go on: now, or when they have a share again; ALARM_NEVER: there are none. */
 uint64_t conductor_answers_next_ns(const struct conductor *c);

@@ -12,9 +12,9 @@
 #include "config.h"
 #include "model/error.h"
 
-#define QUOTA_ENTRIES_BEGUN 64
-#define QUOTA_RANKS_BEGUN   64
-#define QUOTA_MIN_RESERVE   16
+#define QUOTA_ENTRIES_BEGUN  64
+#define QUOTA_RANKS_BEGUN    64
+#define QUOTA_MIN_RESERVE    16
 #define QUOTA_MAX_REMEMBERED 256
 
 enum quota {

@@ -65,8 +65,7 @@ void stats_fill_member(const struct stats *s, const struct member *m, struct row
  * counts those that ended with OK. */
 bool stats_fill_kind(const struct stats *s, const struct group *g, enum kind kind, struct row_stats *row);
 /* The next class that was used, with its row; *cursor begins with 0. false: no more. */
-bool stats_next_class(
-        const struct stats *s, const struct group *g, uint32_t *cursor, struct row_class *row);
+bool stats_next_class(const struct stats *s, const struct group *g, uint32_t *cursor, struct row_class *row);
 /* What a group has measured: WAIT and RUN of a kind; NULL: this kind was not used. */
 const struct histogram *stats_histogram_of_kind(
         const struct stats *s, const struct group *g, enum kind kind, enum measure measure);

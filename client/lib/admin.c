@@ -152,18 +152,17 @@ enum tutti_status tutti_admin_kick(
         if (!job || !group)
                 return thread_say(
                         STATUS_INVALID, FIELD_GROUP, "tutti_admin_kick needs the names of job and group");
-        return control(t,
-                &(struct msg_control){ .verb = VERB_KICK,
-                        .job = job,
-                        .group = group,
-                        .text = why ? why : "",
-                        .rank = rank });
+        return control(t, &(struct msg_control){ .verb = VERB_KICK,
+                                  .job = job,
+                                  .group = group,
+                                  .text = why ? why : "",
+                                  .rank = rank });
 }
 
 enum tutti_status tutti_admin_log_level(struct tutti *t, const char *level) {
-        return control(t,
-                &(struct msg_control){
-                        .verb = VERB_LOG_LEVEL, .job = "", .group = "", .text = level ? level : "" });
+        return control(
+                t, &(struct msg_control){
+                           .verb = VERB_LOG_LEVEL, .job = "", .group = "", .text = level ? level : "" });
 }
 
 enum tutti_status tutti_admin_set_user(struct tutti *t, uint32_t uid) {

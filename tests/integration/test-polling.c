@@ -13,8 +13,9 @@
 
 #define N_WINDOWS 5 /* of each sort, in turn: what else the machine does meets both */
 #define WINDOW_S  0.6
-#define MIN_POLLS 100 /* of a thousand times the windows: enough to be felt, and few enough for a sanitizer  \
-                       */
+#define MIN_POLLS                                                                                            \
+        100 /* of a thousand times the windows: enough to be felt, and few enough for a sanitizer            \
+             */
 
 struct poll {
         _Atomic bool is_on, is_over;

@@ -565,7 +565,7 @@ START_TEST(an_empty_packet_is_never_made) {
 END_TEST
 
 UNIT_MAIN("codec-rows", 30, rows_of_the_daemon_and_its_devices, rows_of_groups, rows_of_members,
-        rows_of_what_is_pending, rows_of_counters, rows_of_size_classes, rows_of_histograms, E8_rows_of_buffers,
-        A12_rows_of_result_objects, rows_of_the_flight_recorder, the_largest_batch_goes_in_parts,
-        rows_go_in_parts, what_does_not_fit_is_refused_and_the_packet_untouched,
-        an_empty_packet_is_never_made)
+        rows_of_what_is_pending, rows_of_counters, rows_of_size_classes, rows_of_histograms,
+        E8_rows_of_buffers, A12_rows_of_result_objects, rows_of_the_flight_recorder,
+        the_largest_batch_goes_in_parts, rows_go_in_parts,
+        what_does_not_fit_is_refused_and_the_packet_untouched, an_empty_packet_is_never_made)

@@ -67,8 +67,8 @@ struct tutti_row_daemon {
         uint64_t uptime_ns;
         uint32_t n_sessions, n_groups, n_stalled;
         uint64_t n_collectives, n_failed, n_refused, n_ejected, mapped_bytes, n_buffers, n_pending;
-        int draining;        /* it is being stopped, or drained: takes nothing new, or no new groups */
-        uint32_t n_restarts; /* of the GPU process, since the start */
+        int draining;           /* it is being stopped, or drained: takes nothing new, or no new groups */
+        uint32_t n_restarts;    /* of the GPU process, since the start */
         const char *drained_by; /* who drained it, for people; "": it is not, or is being stopped */
         uint32_t n_groups_left; /* for admins of all users, for others their own */
         const char *log_level;
