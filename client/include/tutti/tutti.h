@@ -371,12 +371,12 @@ TUTTI_API void tutti_buffer_free(struct tutti_buffer *b);
  * tuttid's and counts against the user's quota "result-bytes". */
 struct tutti_object_args {
         size_t struct_size;
-        const char *name;   /* required, 1..63 bytes: within the group */
-        size_t n_bytes;     /* required: of one slot */
-        uint32_t n_slots;   /* 0: two; at most 64 */
-        /* Where it lives, and what computes its results; NULL: "CPU:0". A GPU ("GPU:1", or its UUID), which need
-         * hold no replica: its slots are device memory, mapped for reading in the context that is current in
-         * the thread that makes it. */
+        const char *name; /* required, 1..63 bytes: within the group */
+        size_t n_bytes;   /* required: of one slot */
+        uint32_t n_slots; /* 0: two; at most 64 */
+        /* Where it lives, and what computes its results; NULL: "CPU:0". A GPU ("GPU:1", or its UUID), which
+         * need hold no replica: its slots are device memory, mapped for reading in the context that is
+         * current in the thread that makes it. */
         const char *device;
 };
 
@@ -390,9 +390,8 @@ TUTTI_API void tutti_object_args_init(struct tutti_object_args *args);
 TUTTI_API enum tutti_status tutti_object_make(
         struct tutti_group *g, const struct tutti_object_args *args, struct tutti_object **ret);
 
-/* Where a slot is mapped, page-aligned and read-only (of an object on a GPU a device pointer); NULL where there is
- * no such slot. What stands in a slot
- * that is not held here may change at any time. */
+/* Where a slot is mapped, page-aligned and read-only (of an object on a GPU a device pointer); NULL where
+ * there is no such slot. What stands in a slot that is not held here may change at any time. */
 TUTTI_API const void *tutti_object_data(const struct tutti_object *o, uint32_t slot);
 TUTTI_API size_t tutti_object_bytes(const struct tutti_object *o); /* of one slot */
 TUTTI_API uint32_t tutti_object_slots(const struct tutti_object *o);
