@@ -33,7 +33,7 @@ enum status reconnect_new(struct tutti *t, const char *path, double seconds, str
         struct reconnect *r = calloc(1, sizeof(*r));
         if (!r)
                 return refuse(err, STATUS_NO_MEMORY, FIELD_UNSPECIFIED, "%zu bytes are needed", sizeof(*r));
-        strcpy(r->path, path);
+        text_copy(r->path, sizeof(r->path), path);
         r->seconds = seconds;
         r->timer = r->pidfd = -1;
         call_init(&r->hello, CALL_WELCOME);
