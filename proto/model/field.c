@@ -29,8 +29,11 @@ static const char *const names[N_FIELD] = {
         [FIELD_TIMEOUT] = "timeout",
         [FIELD_MEMBERSHIP] = "membership",
         [FIELD_VERSION] = "version",
+        [FIELD_INDICES] = "indices",
+        [FIELD_INDEX_DTYPE] = "index dtype",
+        [FIELD_DENSE_SHAPE] = "dense shape",
 };
 
 const char *field_name(enum field field) {
-        return (unsigned int)field < N_FIELD ? names[field] : "?";
+        return (unsigned int)field < N_FIELD && names[field] ? names[field] : "?";
 }

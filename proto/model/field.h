@@ -30,6 +30,9 @@ enum field {
         FIELD_TIMEOUT,
         FIELD_MEMBERSHIP,
         FIELD_VERSION,
+        FIELD_INDICES = 34,
+        FIELD_INDEX_DTYPE = 35,
+        FIELD_DENSE_SHAPE = 36,
         N_FIELD,
 };
 

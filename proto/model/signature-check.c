@@ -121,6 +121,10 @@ static enum status check_weight(const struct half_view *v) {
 static enum status check_options(const struct half_view *v) {
         const struct options *o = &v->signature->options;
         const char *what = option_not_done(o);
+        if (o->coalesce && !is_reduction(v->signature->kind))
+                return error_set(v->err, STATUS_INVALID, FIELD_OPTIONS,
+                        "coalesce combines rows of equal index, and a %s combines nothing; leave it out",
+                        kind_name(v->signature->kind));
         if (what)
                 return error_set(
                         v->err, STATUS_UNSUPPORTED, FIELD_OPTIONS, "%s is not done; leave it out", what);
@@ -224,13 +228,6 @@ static enum status check_op_on_dtype(const struct half_view *v, const struct ent
         if (o->rounding != ROUNDING_UNSPECIFIED)
                 return error_set(v->err, STATUS_INVALID, FIELD_OPTIONS,
                         "a rounding is for MEAN of integers, not of %s; leave it out", dtype_name(e->dtype));
-        return STATUS_OK;
-}
-
-static enum status check_layout(const struct half_view *v, const struct entry *e) {
-        if (e->layout != LAYOUT_DENSE)
-                return error_set(v->err, STATUS_UNSUPPORTED, FIELD_LAYOUT,
-                        "sparse values are not done; hand in dense ones");
         return STATUS_OK;
 }
 
@@ -375,6 +372,10 @@ static enum status check_places(const struct half_view *v, uint32_t i) {
         if (s->kind == KIND_MERGE_CALL && !e->output.result)
                 return error_set(v->err, STATUS_INVALID, FIELD_BUFFER,
                         "a merge_call brings its values into a result object; name one as the output");
+        if (e->layout == LAYOUT_SPARSE && signature_reads(s, v->rank) && e->sparse.indices.buffer == 0)
+                return refuse_place(v, i, "brings the indices");
+        if (e->layout == LAYOUT_SPARSE && place_is_there(&e->output) != place_is_there(&e->sparse.output_indices))
+                return refuse_place(v, i, "receives values and indices");
         if (place_is_there(&e->output) || is_root || e->destination == DESTINATION_SAME)
                 return STATUS_OK;
         if (entry_has_destination(e, v->rank))
@@ -390,9 +391,9 @@ enum status signature_check_entry(const struct half_view *v, uint32_t i) {
         if (status == STATUS_OK)
                 status = check_op_on_dtype(v, e);
         if (status == STATUS_OK)
-                status = check_layout(v, e);
-        if (status == STATUS_OK)
                 status = check_shape(v, e);
+        if (status == STATUS_OK)
+                status = signature_check_sparse(v, e);
         if (status == STATUS_OK)
                 status = check_places_strides(v, e);
         if (status == STATUS_OK)

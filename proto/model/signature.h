@@ -31,7 +31,7 @@ enum destination {
         DESTINATION_SAME,   /* each replica's input, in place; reductions */
 };
 
-enum layout { LAYOUT_DENSE, LAYOUT_SPARSE /* UNSUPPORTED for now */ };
+enum layout { LAYOUT_DENSE, LAYOUT_SPARSE };
 
 enum implementation {
         IMPLEMENTATION_UNSPECIFIED,
@@ -71,6 +71,16 @@ static inline bool place_is_there(const struct place *p) {
         return p->buffer != 0 || p->result != 0;
 }
 
+/* What a sparse value has besides its rows, which are the entry's input and output: shape[0] of the entry is
+ * how many of them this replica brings, the rest of its shape is that of dense_shape. */
+struct sparse {
+        enum dtype index_dtype; /* I32 or I64 */
+        uint32_t n_dense_dims;
+        uint64_t dense_shape[MAX_DIMS];       /* beyond n_dense_dims: 0 */
+        uint64_t n_indices;                   /* shape[0] once more */
+        struct place indices, output_indices; /* [shape[0]], [output_extent]; contiguous */
+};
+
 struct entry {
         enum dtype dtype, output_dtype; /* output_dtype unspecified: the same */
         enum layout layout;
@@ -82,6 +92,7 @@ struct entry {
         uint64_t shape[MAX_DIMS]; /* beyond n_dims: 0 */
         struct place input, output;
         uint64_t input_checksum; /* where the options have check_inputs, of an input that is read */
+        struct sparse sparse;    /* LAYOUT_SPARSE */
 };
 
 struct options {
@@ -89,6 +100,7 @@ struct options {
         bool has_weight;        /* SUM and MEAN of floats */
         double weight;          /* this replica's; 0: its values are not looked at */
         bool check_numerics, check_overflow, check_inputs, reproducible;
+        bool coalesce; /* sparse values: each index once, ascending, its rows combined */
         enum implementation implementation; /* a hint: what cannot be done is done otherwise, and shown */
         enum algorithm_name algorithm;      /* a demand: what cannot be done is refused */
         bool has_place;                     /* one_device: the device that reduces */
@@ -111,9 +123,12 @@ struct signature {
  */
 bool entry_count(const struct entry *e, uint64_t *ret);
 
-/* How the elements lie at one of its places. Of an entry with at most MAX_DIMS dimensions, and as many
- * strides or none. */
+/* How the elements lie at one of its places, which is one of this very entry's. Of an entry with at most
+ * MAX_DIMS dimensions, and as many strides or none. */
 void entry_view(const struct entry *e, const struct place *place, struct view *ret);
+
+/* Elements of one row of a sparse entry whose shape was found countable. */
+uint64_t entry_row_elements(const struct entry *e);
 
 /* The dtype of the result. */
 enum dtype entry_output_dtype(const struct entry *e);
@@ -147,6 +162,9 @@ struct half_view {
 
 /* The same in parts: all but the entries, then each of the entries. */
 enum status signature_check_head(const struct half_view *v) MUST_USE;
+/* What a sparse entry has besides dtype, shape and destinations (signature-check-sparse.c); of a dense one
+ * nothing is looked at. */
+enum status signature_check_sparse(const struct half_view *v, const struct entry *e) MUST_USE;
 enum status signature_check_entry(const struct half_view *v, uint32_t i) MUST_USE;
 
 /* The first field in which two halves differ, or FIELD_UNSPECIFIED when they agree; `ret_entry` is the entry

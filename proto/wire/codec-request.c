@@ -51,11 +51,25 @@ static void destinations_in(const Tutti__V1__Destinations *m, struct entry *ret)
         }
 }
 
+static void sparse_in(const Tutti__V1__Sparse *m, struct entry *e) {
+        struct sparse *ret = &e->sparse;
+        if (!m)
+                return;
+        e->layout = LAYOUT_SPARSE;
+        ret->index_dtype = dtype_in((int)m->index_dtype);
+        ret->n_indices = m->n_indices;
+        ret->n_dense_dims = m->n_dense_shape <= MAX_DIMS ? (uint32_t)m->n_dense_shape : MAX_DIMS + 1;
+        for (size_t i = 0; i < m->n_dense_shape && i < MAX_DIMS; i++)
+                ret->dense_shape[i] = m->dense_shape[i];
+        place_in(m->indices, &ret->indices);
+        place_in(m->output_indices, &ret->output_indices);
+}
+
 /* `ret` is cleared. */
 static void entry_in(const Tutti__V1__Entry *m, struct entry *ret) {
         ret->dtype = dtype_in((int)m->dtype);
         ret->output_dtype = dtype_in((int)m->output_dtype);
-        ret->layout = m->sparse ? LAYOUT_SPARSE : LAYOUT_DENSE;
+        sparse_in(m->sparse, ret);
         ret->n_dims = m->n_shape <= MAX_DIMS ? (uint32_t)m->n_shape : MAX_DIMS + 1;
         for (size_t i = 0; i < m->n_shape && i < MAX_DIMS; i++)
                 ret->shape[i] = m->shape[i];
@@ -68,7 +82,8 @@ static void entry_in(const Tutti__V1__Entry *m, struct entry *ret) {
 /* An entry's message with everything it refers to. */
 struct entry_box {
         Tutti__V1__Entry message;
-        Tutti__V1__Place input, output;
+        Tutti__V1__Place input, output, indices, output_indices;
+        Tutti__V1__Sparse sparse;
         Tutti__V1__Destinations destinations;
         uint8_t ranks[MAX_WORLD / 8];
         char device[DEVICE_NAME_BYTES];
@@ -116,9 +131,22 @@ static Tutti__V1__Destinations *destinations_out(const struct entry *e, struct e
         return NULL;
 }
 
+/* What there is too much of goes out as too much, for tuttid to refuse. */
+static uint64_t too_many_dims[MAX_DIMS + 1];
+
+static Tutti__V1__Sparse *sparse_out(const struct sparse *s, struct entry_box *box) {
+        Tutti__V1__Sparse *m = &box->sparse;
+        tutti__v1__sparse__init(m);
+        m->index_dtype = (Tutti__V1__DType)s->index_dtype;
+        m->n_indices = s->n_indices;
+        m->n_dense_shape = s->n_dense_dims <= MAX_DIMS ? s->n_dense_dims : ARRAY_SIZE(too_many_dims);
+        m->dense_shape = s->n_dense_dims <= MAX_DIMS ? (uint64_t *)s->dense_shape : too_many_dims;
+        m->indices = place_out(&s->indices, &box->indices);
+        m->output_indices = place_out(&s->output_indices, &box->output_indices);
+        return m;
+}
+
 static void entry_out(const struct entry *e, struct entry_box *box) {
-        static Tutti__V1__Sparse sparse = TUTTI__V1__SPARSE__INIT;
-        static uint64_t too_many_dims[MAX_DIMS + 1];
         Tutti__V1__Entry *m = &box->message;
         tutti__v1__entry__init(m);
         m->dtype = (Tutti__V1__DType)e->dtype;
@@ -128,7 +156,7 @@ static void entry_out(const struct entry *e, struct entry_box *box) {
         m->input = place_out(&e->input, &box->input);
         m->output = place_out(&e->output, &box->output);
         m->destinations = destinations_out(e, box);
-        m->sparse = e->layout == LAYOUT_SPARSE ? &sparse : NULL;
+        m->sparse = e->layout == LAYOUT_SPARSE ? sparse_out(&e->sparse, box) : NULL;
         m->input_checksum = e->input_checksum;
 }
 
@@ -159,6 +187,7 @@ static void options_in(const Tutti__V1__Options *m, struct options *ret) {
         ret->check_overflow = m->check_overflow;
         ret->check_inputs = m->check_inputs;
         ret->reproducible = m->reproducible;
+        ret->coalesce = m->coalesce;
         ret->implementation =
                 known_or((int)m->implementation, IMPLEMENTATION_NCCL + 1, IMPLEMENTATION_NCCL + 1);
         ret->algorithm = algorithm_parse(m->algorithm);
@@ -180,6 +209,7 @@ static void options_out(const struct options *o, Tutti__V1__Options *m, char dev
         m->check_overflow = o->check_overflow;
         m->check_inputs = o->check_inputs;
         m->reproducible = o->reproducible;
+        m->coalesce = o->coalesce;
         m->implementation = (Tutti__V1__Implementation)o->implementation;
         m->algorithm = string_out(algorithm_word(o->algorithm));
         m->device = string_out(o->has_place ? device_name(o->place, device) : "");
