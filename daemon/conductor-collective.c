@@ -86,9 +86,39 @@ static bool was_told_on_device(const struct meeting *m) {
         return m->status == STATUS_OK && t && t->plan.device >= DEVICE_GPU && t->plan.n_chunks > 0;
 }
 
+/* The lengths of its results from entry `from` on, as many as one packet holds. Whether there are more. */
+static bool fill_extents(struct conductor *c, const struct meeting *m, uint32_t half, uint32_t from,
+        struct msg_done *done) {
+        const struct task *t = m->task;
+        uint32_t n_entries = m->halves[rankset_next(&m->have, 0)]->signature.n_entries;
+        done->extents = c->extents;
+        done->firsts = c->firsts;
+        done->n_extents = 0;
+        if (!t || t->plan.n_extents == 0)
+                return false;
+        for (; from < n_entries && done->n_extents < MAX_PART_EXTENTS; from++) {
+                const uint64_t *extents = plan_extents(&t->plan, from);
+                c->extents[done->n_extents] = extents[m->n_halves];
+                c->firsts[done->n_extents++] = extents[half];
+        }
+        c->work += done->n_extents;
+        return from < n_entries;
+}
+
+static void conductor_tell_done(
+        struct conductor *c, struct session *s, const struct meeting *m, uint32_t index, struct reply *reply) {
+        uint32_t told = 0;
+        do {
+                reply->more = fill_extents(c, m, index, told, &reply->done);
+                told += reply->done.n_extents;
+                conductor_reply(c, s, reply);
+        } while (reply->more);
+}
+
 /* One half's end. A lost detail (memory was short when it was made) leaves the status, which is always right.
  */
-static void conductor_tell_half(struct conductor *c, const struct meeting *m, const struct half *half) {
+static void conductor_tell_half(struct conductor *c, const struct meeting *m, uint32_t index, int rank) {
+        const struct half *half = m->halves[rank];
         struct session *s = session_find(c->house.sessions, half->session);
         if (s)
                 s->n_unfinished--;
@@ -101,7 +131,7 @@ static void conductor_tell_half(struct conductor *c, const struct meeting *m, co
                 conductor_reply_status(c, s, half->request, status, is_culprit ? NULL : m->error);
                 return;
         }
-        const struct reply reply = { .request = half->request,
+        struct reply reply = { .request = half->request,
                 .status = STATUS_OK,
                 .type = REPLY_DONE,
                 .done = { .collective = m->number,
@@ -114,7 +144,7 @@ static void conductor_tell_half(struct conductor *c, const struct meeting *m, co
                         .found = conductor_found(m),
                         .result = m->has_slot ? result_id(half->object) : 0,
                         .slot = m->slot } };
-        conductor_reply(c, s, &reply);
+        conductor_tell_done(c, s, m, index, &reply);
 }
 
 static void conductor_log_end(const struct meeting *m) {
@@ -176,14 +206,14 @@ void conductor_give_back(struct conductor *c, uint32_t n) {
 
 /* ENDED: tells every member, keeps the record, begins to give everything back. */
 void conductor_finish(struct conductor *c, struct meeting *m) {
-        uint32_t n = SLICE_ENTRIES;
+        uint32_t n = SLICE_ENTRIES, index = 0;
         if (m->error)
                 conductor_probe(c, m->group, m->error->n_replicas, m->error->replicas);
         if (m->status == STATUS_OK)
                 conductor_set_pages(c, m, PAGE_DONE); /* all of them before any reply */
         conductor_end_slot(c, m);                     /* before anybody can give it back */
         rankset_for_each (rank, &m->have)
-                conductor_tell_half(c, m, m->halves[rank]);
+                conductor_tell_half(c, m, index++, rank);
         conductor_log_end(m);
         recorder_add(c->house.recorder, m);
         stats_add(c->house.stats, m);

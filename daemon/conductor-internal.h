@@ -76,6 +76,7 @@ struct conductor {
         uint32_t ranks[MAX_WORLD]; /* of the problem at hand */
         const struct entry *entries[MAX_WORLD];
         double weights[MAX_WORLD];
+        uint64_t extents[MAX_PART_EXTENTS], firsts[MAX_PART_EXTENTS]; /* of the reply at hand */
         struct homes homes;
 };
 

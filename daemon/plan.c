@@ -31,6 +31,7 @@ void plan_deinit(struct plan *p) {
         large_free(p->strides, p->strides_capacity * sizeof(*p->strides));
         free(p->sums);
         free(p->scratch);
+        large_free(p->extents, p->extents_capacity * sizeof(*p->extents));
         free(p->parts);
         plan_init(p);
 }
@@ -48,6 +49,8 @@ void plan_reset(struct plan *p) {
                 .strides_capacity = p->strides_capacity,
                 .scratch = p->scratch,
                 .scratch_capacity = p->scratch_capacity,
+                .extents = p->extents,
+                .extents_capacity = p->extents_capacity,
                 .parts = p->parts,
                 .parts_capacity = p->parts_capacity,
         };
@@ -231,6 +234,24 @@ void plan_simplify_step(struct plan *p) {
                 memset(s->shape, 0, sizeof(s->shape));
         }
         p->n_strides = s->first_stride + n_operands * s->n_dims;
+}
+
+/* --- lengths of results --- */
+
+int plan_make_extents(struct plan *p, uint32_t n_entries, uint32_t n_halves) {
+        uint64_t n = (uint64_t)n_entries * (n_halves + 1);
+        uint64_t *extents = reserve(p->extents, &p->extents_capacity, n, sizeof(*p->extents));
+        if (!extents)
+                return -ENOMEM;
+        memset(extents, 0, n * sizeof(*extents));
+        p->extents = extents;
+        p->n_extents = (uint32_t)n;
+        p->extents_of_entry = n_halves + 1;
+        return 0;
+}
+
+uint64_t *plan_extents(const struct plan *p, uint32_t entry) {
+        return p->n_extents ? &p->extents[(uint64_t)entry * p->extents_of_entry] : NULL;
 }
 
 /* --- checksums of inputs --- */

@@ -97,6 +97,10 @@ struct plan {
         uint32_t n_strides, strides_capacity;
         struct scratch *scratch;
         uint32_t n_scratch, scratch_capacity;
+        /* Where the length of results is known only when all halves are there: of each entry, where each
+         * half's part begins in it, in the order of the halves, and how long the whole is. None elsewhere. */
+        uint64_t *extents;
+        uint32_t n_extents, extents_capacity, extents_of_entry;
         bool has_joins; /* chunks are not independent */
         /* Frozen: in the order of their phases, within a phase of their devices; so are their chunks. */
         struct part *parts;
@@ -137,6 +141,11 @@ uint64_t *plan_strides(const struct plan *p, const struct step *step, uint32_t o
 /* Brings the step that was added last to its normal form, with as few dimensions as can be: those of 1 are
  * dropped, neighbours that run on in every operand are one; none are left where all operands are dense. */
 void plan_simplify_step(struct plan *p);
+
+/* Room for the extents of `n_entries` entries of `n_halves` halves, all 0. 0 or -ENOMEM. */
+int plan_make_extents(struct plan *p, uint32_t n_entries, uint32_t n_halves) MUST_USE;
+/* Those of one entry: [n_halves] where parts begin, then the whole. NULL: there are none. */
+uint64_t *plan_extents(const struct plan *p, uint32_t entry);
 
 /* Once all steps are there: makes the sums, at 0, where one of them checks inputs. 0 or -ENOMEM. */
 int plan_begin_sums(struct plan *p) MUST_USE;

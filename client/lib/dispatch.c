@@ -105,8 +105,7 @@ static const char *take_body(
         case CALL_WORK:
                 if (reply->type != REPLY_DONE)
                         return "no result in the answer to a submission";
-                work_of(call)->done = reply->done;
-                return NULL;
+                return work_take_done(work_of(call), &reply->done, !reply->more);
         }
         return "an answer to nothing";
 }
@@ -132,7 +131,7 @@ const char *dispatch_reply(struct tutti *t, const struct reply *reply, struct pa
         if (wrong)
                 return wrong;
         if (reply->more)
-                return call->type == CALL_ROWS ? NULL : "an answer in parts where one was due";
+                return call->type == CALL_ROWS || call->type == CALL_WORK ? NULL : "an answer in parts where one was due";
         call_end(t, call, STATUS_OK, NULL);
         return NULL;
 }

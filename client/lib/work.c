@@ -33,6 +33,8 @@ struct tutti_work *work_new(struct tutti *t) {
         call_init(&w->call, CALL_WORK);
         w->is_detached = w->is_seen = false;
         w->n_uses = 0;
+        w->has_done = false;
+        w->n_extents = w->extents_expected = 0;
         w->staging.copied_bytes = w->copies.copied_bytes = 0;
         return w;
 }
@@ -76,6 +78,36 @@ bool work_make_checksums(struct tutti_work *w, uint32_t n) {
         return true;
 }
 
+bool work_expect_extents(struct tutti_work *w, uint32_t n) {
+        if (n > w->extents_capacity) {
+                uint64_t *extents = realloc(w->extents, 2 * (size_t)n * sizeof(*extents));
+                if (!extents)
+                        return false;
+                w->extents = extents;
+                w->extents_capacity = n;
+        }
+        w->extents_expected = n;
+        return true;
+}
+
+const char *work_take_done(struct tutti_work *w, const struct msg_done *done, bool is_last) {
+        if (done->n_extents > w->extents_expected - w->n_extents)
+                return "more lengths than results";
+        if (!is_last && done->n_extents == 0)
+                return "a part of an answer that holds nothing";
+        for (uint32_t i = 0; i < done->n_extents; i++) {
+                w->extents[2 * w->n_extents] = done->extents[i];
+                w->extents[2 * w->n_extents++ + 1] = done->firsts[i];
+        }
+        if (is_last && w->n_extents < w->extents_expected)
+                return "less lengths than results";
+        if (!w->has_done)
+                w->done = *done;
+        w->done.extents = w->done.firsts = NULL; /* gone with the packet */
+        w->has_done = true;
+        return NULL;
+}
+
 static void end_uses(struct tutti_work *w) {
         for (uint32_t i = 0; i < w->n_uses; i++)
                 buffer_end_use(w->uses[i]);
@@ -113,6 +145,7 @@ static void work_free_memory(struct tutti_work *w) {
         list_unlink(&w->node);
         free(w->uses);
         free(w->checksums);
+        free(w->extents);
         free(w->staging.values);
         free(w->copies.list);
         pthread_mutex_destroy(&w->landing);
@@ -336,6 +369,28 @@ enum tutti_status tutti_work_result(struct tutti_work *w, struct tutti_result *r
         if (status == STATUS_OK)
                 work_show_result(w, ret);
         return (enum tutti_status)status;
+}
+
+enum tutti_status tutti_work_extent(
+        struct tutti_work *w, uint32_t entry, uint64_t *ret_total, uint64_t *ret_first) {
+        if (!w)
+                return thread_say(STATUS_INVALID, FIELD_UNSPECIFIED, "there is no work to ask for a length");
+        if (fork_guard_is_child(w->t->guard))
+                return thread_say_forked();
+        pthread_mutex_lock(&w->t->lock);
+        enum status status = w->call.is_ended ? w->call.status : STATUS_PENDING;
+        uint32_t n = w->n_extents;
+        pthread_mutex_unlock(&w->t->lock);
+        if (status != STATUS_OK)
+                return (enum tutti_status)status;
+        if (entry >= n)
+                return thread_say(STATUS_INVALID, FIELD_ENTRIES,
+                        "entry %u: tuttid has told the lengths of %u results of this collective", entry, n);
+        if (ret_total)
+                *ret_total = w->extents[2 * entry];
+        if (ret_first)
+                *ret_first = w->extents[2 * entry + 1];
+        return TUTTI_OK;
 }
 
 void tutti_work_free(struct tutti_work *w) {

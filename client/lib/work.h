@@ -18,11 +18,16 @@ struct tutti_work {
         bool is_seen;               /* somebody was told how it ended */
         struct failure *refusal;    /* what the library itself found wrong with this half */
         struct msg_done done;       /* when ended with OK */
+        bool has_done;              /* the first part of the answer is there */
         struct tutti_buffer **uses; /* kept from going until it ends */
         uint32_t n_uses, capacity;
         struct tutti_object *object; /* where its result goes; NULL: to buffers. Kept until it is freed */
         uint64_t *checksums;         /* of inputs, by entry, where they are checked */
         uint32_t checksums_capacity;
+        /* [2 * n_extents]: of each entry how long its result is, and where our part of it begins, where tuttid
+         * tells. Room for [2 * extents_expected]. Under `lock`. */
+        uint64_t *extents;
+        uint32_t n_extents, extents_expected, extents_capacity;
         struct staging staging;      /* until it is sent, of who sends it; then under `landing` */
         struct device_copies copies; /* likewise, of staged device memory */
         pthread_mutex_t landing;     /* plain outputs come home once. Before `lock` */
@@ -40,6 +45,10 @@ bool work_uses(struct tutti_work *w, struct tutti_buffer *b) MUST_USE;
 void work_uses_object(struct tutti_work *w, struct tutti_object *o);
 /* Room for the checksums of so many inputs; false: no memory. Before it is sent. */
 bool work_make_checksums(struct tutti_work *w, uint32_t n) MUST_USE;
+/* tuttid will tell the lengths of so many results; false: no memory. Before it is sent. */
+bool work_expect_extents(struct tutti_work *w, uint32_t n) MUST_USE;
+/* A part of an answer has come: NULL, or what is wrong with it. Under `lock`. */
+const char *work_take_done(struct tutti_work *w, const struct msg_done *done, bool is_last);
 /* Only while nothing is under way for it. Takes `lock`. */
 void work_drop(struct tutti_work *w);
 /* Called by call_end, under `lock`. */

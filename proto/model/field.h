@@ -30,6 +30,8 @@ enum field {
         FIELD_TIMEOUT,
         FIELD_MEMBERSHIP,
         FIELD_VERSION,
+        FIELD_AXIS = 30,
+        FIELD_EXTENT = 31,
         FIELD_INDICES = 34,
         FIELD_INDEX_DTYPE = 35,
         FIELD_DENSE_SHAPE = 36,

@@ -92,8 +92,13 @@ struct entry {
         uint64_t shape[MAX_DIMS]; /* beyond n_dims: 0 */
         struct place input, output;
         uint64_t input_checksum; /* where the options have check_inputs, of an input that is read */
+        /* Where the result's length is the sum of the replicas': how much of it along the axis, or how many
+         * rows, the output has room for. Not compared. */
+        uint64_t output_extent;
         struct sparse sparse;    /* LAYOUT_SPARSE */
 };
+
+#define AXIS_BEYOND (1u << MAX_DIMS)
 
 struct options {
         enum rounding rounding; /* MEAN of integers to their own type */
@@ -116,6 +121,7 @@ struct signature {
         uint32_t root; /* where kind_has_root */
         struct options options;
         uint32_t n_entries;
+        uint16_t axes; /* bit d: dimension d; AXIS_BEYOND: one that no value has */
         char tag[MAX_TAG_BYTES + 1]; /* KIND_MERGE_CALL: which function, and what it is to make; terminated */
 };
 

@@ -174,9 +174,14 @@ static void done_out(const struct msg_done *d, struct done_box *box) {
         m->overflow = finding_out(&d->found.overflow, &box->overflow);
         m->result = d->result;
         m->slot = d->slot;
+        m->n_extents = m->n_firsts = d->n_extents;
+        m->extents = (uint64_t *)d->extents;
+        m->firsts = (uint64_t *)d->firsts;
 }
 
 static int done_in(const Tutti__V1__Done *m, struct msg_done *ret) {
+        if (m->n_extents != m->n_firsts || m->n_extents > UINT32_MAX)
+                return -EPROTO;
         *ret = (struct msg_done){ .collective = m->collective,
                 .n_contributors = m->n_contributors,
                 .op = op_in((int)m->op),
@@ -185,7 +190,10 @@ static int done_in(const Tutti__V1__Done *m, struct msg_done *ret) {
                 .last_rank = m->last_rank,
                 .found = { finding_in(m->numerics), finding_in(m->overflow) },
                 .result = m->result,
-                .slot = m->slot };
+                .slot = m->slot,
+                .n_extents = (uint32_t)m->n_extents,
+                .extents = m->extents,
+                .firsts = m->firsts };
         return ranks_in(&m->contributors, &ret->contributors) ? 0 : -EPROTO;
 }
 

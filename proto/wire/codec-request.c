@@ -77,6 +77,7 @@ static void entry_in(const Tutti__V1__Entry *m, struct entry *ret) {
         place_in(m->output, &ret->output);
         destinations_in(m->destinations, ret);
         ret->input_checksum = m->input_checksum;
+        ret->output_extent = m->output_extent;
 }
 
 /* An entry's message with everything it refers to. */
@@ -158,6 +159,7 @@ static void entry_out(const struct entry *e, struct entry_box *box) {
         m->destinations = destinations_out(e, box);
         m->sparse = e->layout == LAYOUT_SPARSE ? sparse_out(&e->sparse, box) : NULL;
         m->input_checksum = e->input_checksum;
+        m->output_extent = e->output_extent;
 }
 
 uint32_t codec_entries_that_fit(const struct entry *entries, uint32_t n, struct arena *scratch) {
@@ -220,6 +222,14 @@ static void options_out(const struct options *o, Tutti__V1__Options *m, char dev
         m->priority = o->priority;
 }
 
+/* A set: one that is named twice counts once. */
+static uint16_t axes_in(const uint32_t *axes, size_t n) {
+        uint16_t set = 0;
+        for (size_t i = 0; i < n; i++)
+                set |= axes[i] < MAX_DIMS ? 1u << axes[i] : AXIS_BEYOND;
+        return set;
+}
+
 static int submit_in(const Tutti__V1__Submit *m, struct arena *arena, struct msg_submit *ret) {
         if (m->n_entries > MAX_PART_ENTRIES)
                 return -E2BIG;
@@ -234,7 +244,8 @@ static int submit_in(const Tutti__V1__Submit *m, struct arena *arena, struct msg
                 .signature = { .kind = kind_in((int)m->kind),
                         .op = op_in((int)m->op),
                         .root = m->root,
-                        .n_entries = m->batch_length },
+                        .n_entries = m->batch_length,
+                        .axes = axes_in(m->axes, m->n_axes) },
                 .has_timeout = m->has_timeout,
                 .timeout_ns = m->timeout_ns,
                 .n_part_entries = (uint32_t)m->n_entries,
@@ -257,6 +268,7 @@ struct submit_box {
         char device[DEVICE_NAME_BYTES];
         Tutti__V1__Key key;
         Tutti__V1__Signal signal;
+        uint32_t axes[MAX_DIMS + 1];
         Tutti__V1__Entry **list;
         struct entry_box *entries;
 };
@@ -295,6 +307,10 @@ static bool submit_out(const struct msg_submit *s, struct arena *scratch, struct
         m->refused_field = (Tutti__V1__Field)s->refused_field;
         m->refused_detail = string_out(s->refused_detail ? s->refused_detail : "");
         m->tag = string_out(s->signature.tag);
+        m->axes = box->axes;
+        for (uint32_t d = 0; d <= MAX_DIMS; d++)
+                if (s->signature.axes >> d & 1)
+                        box->axes[m->n_axes++] = d;
         if (s->has_key) {
                 key_out(&s->key, &box->key);
                 m->key = &box->key;

@@ -228,6 +228,9 @@ struct msg_joined {
         uint32_t rank, world_size;
 };
 
+/* Of one packet: two numbers of at most ten bytes each. */
+#define MAX_PART_EXTENTS 3072
+
 struct msg_done {
         uint64_t collective;
         struct rankset contributors;
@@ -238,6 +241,10 @@ struct msg_done {
         struct findings found;
         uint64_t result; /* object; 0: none */
         uint32_t slot;
+        /* Where the results' lengths were not known before; in parts after the first these alone count. */
+        uint32_t n_extents;      /* at most MAX_PART_EXTENTS */
+        const uint64_t *extents; /* [n_extents] of whole results, in the order of the entries */
+        const uint64_t *firsts;  /* [n_extents] where the receiver's own part begins */
 };
 
 struct msg_result {

@@ -116,7 +116,8 @@ static inline struct entry full_entry(enum destination destination) {
                         .n_strides = 3,
                         .strides = { 0, 1, UINT64_MAX } },
                 .output = { .buffer = UINT64_MAX, .offset_bytes = 64 },
-                .input_checksum = UINT64_MAX - 1 };
+                .input_checksum = UINT64_MAX - 1,
+                .output_extent = UINT64_MAX - 2 };
         if (destination == DESTINATION_DEVICE) {
                 e.destination_device = DEVICE_GPU + 999999;
                 e.output = (struct place){ .result = UINT64_MAX, .offset_bytes = 64 };
@@ -139,6 +140,7 @@ static inline void check_entry(const struct entry *a, const struct entry *b) {
         SAME(a, b, n_dims);
         ck_assert_int_eq(memcmp(a->shape, b->shape, sizeof(a->shape)), 0);
         SAME(a, b, input_checksum);
+        SAME(a, b, output_extent);
         SAME(a, b, input.buffer);
         SAME(a, b, input.offset_bytes);
         SAME(a, b, input.n_strides);

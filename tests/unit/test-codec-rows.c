@@ -416,7 +416,8 @@ static void check_parts_of_entries(const struct entry *entries, uint32_t n) {
                         .op = OP_MAX,
                         .root = UINT32_MAX,
                         .options = all_options,
-                        .n_entries = n };
+                        .n_entries = n,
+                        .axes = 2 * AXIS_BEYOND - 1 };
                 r.submit.has_timeout = r.submit.more = true;
                 r.submit.refused = STATUS_INTERNAL;
                 r.submit.refused_field = FIELD_VERSION;

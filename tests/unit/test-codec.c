@@ -162,6 +162,7 @@ START_TEST(submissions) {
         r.submit.signature.options = all_options;
         r.submit.signature.root = UINT32_MAX;
         r.submit.signature.n_entries = 70000;
+        r.submit.signature.axes = 1u << 0 | 1u << 7 | AXIS_BEYOND;
         r.submit.has_timeout = true;
         r.submit.timeout_ns = UINT64_MAX;
         r.submit.more = true;
@@ -178,6 +179,7 @@ START_TEST(submissions) {
         SAME(&r.submit, &back.submit, has_key);
         SAME_KEY(&r.submit, &back.submit, key);
         SAME(&r.submit, &back.submit, signature.kind);
+        SAME(&r.submit, &back.submit, signature.axes);
         SAME(&r.submit, &back.submit, signature.op);
         SAME(&r.submit, &back.submit, signature.root);
         SAME(&r.submit, &back.submit, signature.n_entries);
@@ -319,6 +321,34 @@ START_TEST(welcome_joined_and_done) {
         back = pass_reply(&r);
         ck_assert_uint_eq(back.done.found.numerics.n, 0);
         check_finding(&r.done.found.overflow, &back.done.found.overflow);
+}
+END_TEST
+
+START_TEST(lengths_of_results_at_their_longest_fit_into_one_packet) {
+        static uint64_t extents[MAX_PART_EXTENTS], firsts[MAX_PART_EXTENTS];
+        struct reply r = { .request = UINT64_MAX, .type = REPLY_DONE, .more = true };
+        r.done = (struct msg_done){ .collective = UINT64_MAX,
+                .contributors = set_of(1),
+                .n_contributors = UINT32_MAX,
+                .op = OP_MAX,
+                .wait_ns = UINT64_MAX,
+                .run_ns = UINT64_MAX,
+                .last_rank = UINT32_MAX,
+                .found = { { UINT64_MAX, UINT32_MAX, UINT32_MAX, UINT64_MAX },
+                        { UINT64_MAX, UINT32_MAX, UINT32_MAX, UINT64_MAX } },
+                .result = UINT64_MAX,
+                .slot = UINT32_MAX,
+                .n_extents = MAX_PART_EXTENTS,
+                .extents = extents,
+                .firsts = firsts };
+        for (uint32_t i = 0; i < MAX_PART_EXTENTS; i++) {
+                extents[i] = UINT64_MAX - i;
+                firsts[i] = UINT64_MAX - 2 * i;
+        }
+        struct reply back = pass_reply(&r);
+        SAME(&r.done, &back.done, n_extents);
+        ck_assert_mem_eq(back.done.extents, extents, sizeof(extents));
+        ck_assert_mem_eq(back.done.firsts, firsts, sizeof(firsts));
 }
 END_TEST
 
@@ -567,7 +597,8 @@ END_TEST
 UNIT_MAIN("codec", 30, hello, join, registration, requests_of_one_number, rejoin_and_shrink,
         abort_busy_and_query, what_this_version_does_not_do_is_known_by_its_type, submissions,
         every_word_passes, D18_a_submission_without_op_is_a_submission, keys_pass_and_absent_ones_are_known,
-        strings_are_never_null, welcome_joined_and_done, B4_the_fullest_error_passes_whole_and_fits,
+        strings_are_never_null, welcome_joined_and_done,
+        lengths_of_results_at_their_longest_fit_into_one_packet, B4_the_fullest_error_passes_whole_and_fits,
         a_status_without_error_and_an_error_without_status, result_objects_are_made_released_and_told,
         signals_are_opened_and_device_memory_is_registered, an_order_that_is_not_known_is_the_plainest,
         the_corpus_holds_one_packet_of_each_kind)

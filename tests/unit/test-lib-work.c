@@ -528,6 +528,70 @@ END_TEST
 
 /* --- garbage --- */
 
+/* --- lengths that nobody knew before --- */
+
+enum lengths { IN_PARTS, TOO_MANY, TOO_FEW, AN_EMPTY_PART, N_LENGTHS };
+
+static void script_lengths(struct server *s) {
+        static const uint64_t extents[] = { 10, 20, 30, 40 }, firsts[] = { 1, 2, 3, 4 };
+        enum lengths lengths = *(enum lengths *)s->arg;
+        server_greet_and_join(s);
+        struct reply reply = { .request = server_take(s, REQUEST_SUBMIT).request, .type = REPLY_DONE };
+        reply.done = (struct msg_done){ .collective = 41,
+                .n_contributors = 2,
+                .n_extents = lengths == AN_EMPTY_PART ? 0 : 2,
+                .extents = extents,
+                .firsts = firsts };
+        reply.more = true;
+        server_reply(s, &reply);
+        reply.more = false;
+        reply.done = (struct msg_done){ .collective = 99, /* counts in the first part alone */
+                .n_extents = lengths == TOO_MANY ? 2 : lengths == TOO_FEW ? 0 : 1,
+                .extents = extents + 2,
+                .firsts = firsts + 2 };
+        server_reply(s, &reply);
+        struct request r;
+        while (server_take_any(s, &r))
+                ;
+}
+
+START_TEST(lengths_of_results_come_in_parts) {
+        for (enum lengths lengths = 0; lengths < N_LENGTHS; lengths++) {
+                struct server *s = server_start(script_lengths, &lengths);
+                struct tutti *t = client_open(s);
+                struct tutti_group *g = client_join(t, 0, 2);
+                struct tutti_work *w;
+                uint64_t total = 0, first = 0;
+                /* As long as nothing but the answer has them, a work that expects some stands for all. */
+                struct tutti_work *warm = work_new(t);
+                ck_assert(work_expect_extents(warm, 3));
+                work_drop(warm);
+                ck_assert_int_eq(tutti_barrier_start(g, "k", NULL, &w), TUTTI_OK);
+                pthread_mutex_lock(&t->lock);
+                w->extents_expected = 3;
+                pthread_mutex_unlock(&t->lock);
+                ck_assert_int_eq(tutti_work_wait(w, -1), lengths == IN_PARTS ? TUTTI_OK : TUTTI_DAEMON_LOST);
+                for (uint32_t i = 0; lengths == IN_PARTS && i < 3; i++) {
+                        ck_assert_int_eq(tutti_work_extent(w, i, &total, &first), TUTTI_OK);
+                        ck_assert_uint_eq(total, 10 * (i + 1));
+                        ck_assert_uint_eq(first, i + 1);
+                }
+                if (lengths == IN_PARTS) {
+                        struct tutti_result result;
+                        ck_assert_int_eq(tutti_work_result(w, &result), TUTTI_OK);
+                        ck_assert_uint_eq(result.collective, 41);
+                        ck_assert_int_eq(tutti_work_extent(w, 3, &total, NULL), TUTTI_INVALID);
+                        ck_assert_ptr_nonnull(strstr(tutti_error(), "lengths of 3 results"));
+                } else {
+                        ck_assert_int_eq(tutti_work_extent(w, 0, &total, NULL), TUTTI_DAEMON_LOST);
+                }
+                ck_assert_int_eq(tutti_work_extent(NULL, 0, NULL, NULL), TUTTI_INVALID);
+                tutti_close(t);
+                server_end(s);
+        }
+}
+END_TEST
+
 enum garbage { NOISE, NEVER_ASKED, WRONG_BODY, PARTS, NO_BODY, TOO_MUCH, N_GARBAGE };
 
 static void script_garbage(struct server *s) {
@@ -574,7 +638,7 @@ END_TEST
 
 UNIT_MAIN("lib-work", 30, a_reduce_is_sent_as_asked_and_brings_its_result,
         destinations_roots_timeouts_and_unknown_words_go_out_as_they_are,
-        options_of_numbers_go_out_and_findings_come_back, an_error_is_shown_as_sentences_and_as_data,
+        lengths_of_results_come_in_parts, options_of_numbers_go_out_and_findings_come_back, an_error_is_shown_as_sentences_and_as_data,
         the_end_of_tuttid_is_DAEMON_LOST_for_all_at_once_P9, an_ejection_says_why_to_what_was_pending,
         an_ejection_with_OK_is_no_end_with_OK, a_limit_ends_the_wait_alone,
         cancelling_ends_all_waits_and_nothing_else_P8,

@@ -428,6 +428,31 @@ START_TEST(short_memory_leaves_a_plan_that_can_go_on) {
 }
 END_TEST
 
+START_TEST(lengths_of_results_are_zero_until_they_are_known_and_go_with_a_reset) {
+        struct plan p;
+        plan_init(&p);
+        ck_assert_ptr_null(plan_extents(&p, 0));
+        for (int round = 0; round < 2; round++) {
+                ck_assert_int_eq(plan_make_extents(&p, 5, 3), 0);
+                for (uint32_t e = 0; e < 5; e++)
+                        for (uint32_t i = 0; i <= 3; i++) {
+                                ck_assert_uint_eq(plan_extents(&p, e)[i], 0);
+                                plan_extents(&p, e)[i] = 100 * e + i;
+                        }
+                ck_assert_uint_eq(plan_extents(&p, 4)[3], 403);
+                ck_assert_uint_eq(plan_extents(&p, 2)[0], 200);
+                plan_reset(&p);
+                ck_assert_ptr_null(plan_extents(&p, 0));
+        }
+        failing_at(1);
+        int r = plan_make_extents(&p, 5000, 3);
+        failing_at(0);
+        ck_assert_int_eq(r, -ENOMEM);
+        ck_assert_ptr_null(plan_extents(&p, 0));
+        plan_deinit(&p);
+}
+END_TEST
+
 START_TEST(a_plan_that_is_used_again_allocates_nothing) {
         struct plan p;
         plan_init(&p);
@@ -449,4 +474,5 @@ UNIT_MAIN("plan", 30, every_element_is_in_exactly_one_piece,
         a_chunk_may_hold_only_the_tail_of_an_element, counts_are_64_bit, an_empty_plan_has_no_chunks,
         chunks_keep_to_one_phase_and_one_device, scratch_is_one_area_a_device, prints_what_it_will_do,
         the_first_steps_survive_growth, short_memory_leaves_a_plan_that_can_go_on,
-        a_plan_that_is_used_again_allocates_nothing, E11_the_first_input_that_was_read_otherwise_is_found)
+        a_plan_that_is_used_again_allocates_nothing,
+        lengths_of_results_are_zero_until_they_are_known_and_go_with_a_reset, E11_the_first_input_that_was_read_otherwise_is_found)

@@ -162,7 +162,9 @@ enum tutti_field {
         TUTTI_FIELD_ENTRIES,
         TUTTI_FIELD_TIMEOUT,
         TUTTI_FIELD_MEMBERSHIP,
-        TUTTI_FIELD_VERSION
+        TUTTI_FIELD_VERSION,
+        TUTTI_FIELD_AXIS = 30,
+        TUTTI_FIELD_EXTENT = 31
 };
 
 enum tutti_loss { TUTTI_LOSS_UNSPECIFIED = 0, TUTTI_DIED, TUTTI_DISCONNECTED, TUTTI_EJECTED, TUTTI_WENT };
@@ -532,6 +534,11 @@ struct tutti_result {
         uint64_t staged_bytes; /* copied from and to plain memory */
 };
 TUTTI_API enum tutti_status tutti_work_result(struct tutti_work *w, struct tutti_result *ret);
+/* Where the length of a result is known only when all have met: how long the result of entry `entry` is
+ * (along the axis; rows of a sparse one), and where this replica's own part of it begins. Either place may be
+ * NULL. PENDING; INVALID: no such entry, or its length was known. */
+TUTTI_API enum tutti_status tutti_work_extent(
+        struct tutti_work *w, uint32_t entry, uint64_t *ret_total, uint64_t *ret_first);
 /* The result of the calling thread's last synchronous collective that ended with OK. */
 TUTTI_API const struct tutti_result *tutti_last_result(void);
 
