@@ -262,7 +262,8 @@ static struct problem describe_problem(const struct conductor *c, const struct m
                 .entries = entries,
                 .weights = weights,
                 .divisor = m->divisor,
-                .n_devices = engine_n_devices(c->house.engine) };
+                .n_devices = engine_n_devices(c->house.engine),
+                .n_sparse = m->halves[ranks[0]]->n_sparse };
         conductor_locate(c, m, homes, &problem);
         return problem;
 }
@@ -453,6 +454,35 @@ static bool conductor_find_changed_input(struct conductor *c, const struct meeti
         return true;
 }
 
+/* The first phases of a run have seen what the others must not be run with. */
+static enum status refuse_index(struct error *err, const struct bad_index *bad) {
+        err->entry = (int32_t)bad->entry;
+        err->rank = (int32_t)bad->rank;
+        return error_set(err, STATUS_INVALID, FIELD_INDICES,
+                "R%u brings the index %lld at position %llu of entry %u, and the dense value has %llu rows, from 0 "
+                "on; nothing was written",
+                bad->rank, (long long)bad->value, (unsigned long long)bad->position, bad->entry,
+                (unsigned long long)bad->bound);
+}
+
+static enum status refuse_length(struct error *err, const struct short_output *s) {
+        err->entry = (int32_t)s->entry;
+        err->rank = (int32_t)s->rank;
+        return error_set(err, STATUS_INVALID, FIELD_SIZE,
+                "the result of entry %u has %llu rows, and the output of R%u has room for %llu; nothing was "
+                "written",
+                s->entry, (unsigned long long)s->needed, s->rank, (unsigned long long)s->room);
+}
+
+static void conductor_refuse_found(struct conductor *c, struct meeting *m, const struct findings *found) {
+        error_init(&c->error, STATUS_INVALID);
+        enum status status = found->bad_index.n ? refuse_index(&c->error, &found->bad_index)
+                                                : refuse_length(&c->error, &found->short_output);
+        describe_meeting(m, &c->error);
+        c->error.have = m->have;
+        rendezvous_done(c->house.rendezvous, m, status, &c->error, c->now_ns);
+}
+
 /* Nothing was written. */
 static void conductor_refuse_scratch(struct conductor *c, struct meeting *m) {
         enum status status = refuse_memory(c);
@@ -479,6 +509,8 @@ void conductor_task_done(struct conductor *c, struct task *t) {
                 enum status status = conductor_explain_failure(c, m, t);
                 describe_meeting(m, &c->error);
                 rendezvous_done(c->house.rendezvous, m, status, &c->error, c->now_ns);
+        } else if (t->status == STATUS_INVALID) {
+                conductor_refuse_found(c, m, &t->found);
         } else if (t->status == STATUS_NO_MEMORY) {
                 conductor_refuse_scratch(c, m);
         } else {

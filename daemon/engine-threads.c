@@ -149,6 +149,8 @@ static void worker_put_slice(struct worker *w, struct slice *s) {
         }
         if (--t->n_open > 0)
                 return;
+        if (t->status == STATUS_OK && findings_forbid(&t->found))
+                t->status = STATUS_INVALID;
         if (t->status == STATUS_OK && task_start_phase(e, t))
                 return;
         w->device->n_tasks++;

@@ -327,8 +327,8 @@ void plan_freeze(struct plan *p, uint64_t chunk_bytes) {
                 s->start_bytes = p->total_bytes;
                 s->n_bytes = s->kind == STEP_JOIN ? 0 : s->count * dtype_bytes(s->dtype);
                 p->total_bytes += s->n_bytes;
-                p->moved_bytes +=
-                        s->n_bytes * s->n_inputs + s->count * dtype_bytes(s->output_dtype) * s->n_outputs;
+                p->moved_bytes += s->n_bytes * (s->kind == STEP_SCATTER_ADD ? 1 : s->n_inputs) +
+                                  s->count * dtype_bytes(s->output_dtype) * s->n_outputs;
         }
         p->chunk_bytes = chunk_bytes;
         p->n_phases++;
@@ -443,11 +443,21 @@ static void print_operands(
         }
 }
 
+static const char *const stage_names[] = {
+        [ORDER_SORT] = "sort",
+        [ORDER_MERGE] = "merge",
+        [ORDER_COUNT] = "count",
+        [ORDER_NUMBER] = "number",
+        [ORDER_WRITE] = "write",
+};
+
 static void print_verb(const struct step *s, struct text *t) {
         switch (s->kind) {
         case STEP_COPY: text_add(t, "copy"); break;
         case STEP_REDUCE: text_add(t, "reduce %s", op_name(s->op)); break;
-        case STEP_SCATTER_ADD: text_add(t, "scatter_add"); break;
+        case STEP_SCATTER_ADD: text_add(t, "scatter_add %s", op_name(s->op)); break;
+        case STEP_INDICES: text_add(t, "indices below %llu", (unsigned long long)s->bound); break;
+        case STEP_ORDER: text_add(t, "order %s", stage_names[s->stage]); break;
         case STEP_JOIN: text_add(t, "join"); break;
         case STEP_LIBRARY: text_add(t, "library %s", op_name(s->op)); break;
         }

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "algorithms/sparse.h"
 #include "planner-choice.h"
 #include "planner-overlap.h"
 
@@ -40,8 +41,11 @@ void planner_set_rules(struct planner *p, const struct plan_rules *rules) {
 uint64_t planner_bytes(const struct problem *problem) {
         const struct signature *s = problem->signature;
         uint64_t n_places = 2ull * problem->n_ranks * s->n_entries;
+        /* Of each rank two steps, with an operand for each output; and what sorts. */
+        uint64_t n_sparse_steps = problem->n_sparse * (2ull * problem->n_ranks + 40);
         uint32_t n_dims = s->n_entries ? problem->entries[0][0].n_dims : 0;
-        return s->n_entries * sizeof(struct step) +
+        return (s->n_entries + n_sparse_steps) * sizeof(struct step) +
+               n_sparse_steps * (problem->n_ranks + 2ull) * sizeof(struct operand) + 2ull * problem->n_ranks * problem->n_sparse * 2 * sizeof(struct range) +
                n_places * (sizeof(struct operand) + n_dims * sizeof(uint64_t) + 2 * sizeof(struct range));
 }
 
@@ -69,6 +73,7 @@ static enum status refuse_overlap(
         error_init(err, STATUS_INVALID);
         err->entry = output->entry;
         err->rank = rank;
+        bool is_sparse = problem->entries[0][output->entry].layout == LAYOUT_SPARSE;
         return error_set(err, STATUS_INVALID, FIELD_OVERLAP,
                 "output of R%u (entry %u) overlaps the %s of R%u (entry %u): %s %s", rank, output->entry,
                 other->is_read ? "input" : "output", other_rank, other->entry, buf,
@@ -76,6 +81,8 @@ static enum status refuse_overlap(
                         ? "lie in each other's gaps, with strides of which it cannot be told in reasonable "
                           "time "
                           "whether they share memory. Give them equal strides, or lay them apart"
+                : is_sparse
+                        ? "share memory. The output of a sparse value may share it with nothing"
                         : "share memory. An output may share it only with its own replica's input of the "
                           "same "
                           "entry, exactly");
@@ -118,6 +125,9 @@ enum status planner_plan(
         if (status != STATUS_OK)
                 return status;
         status = check_weights(&problem, err);
+        if (status != STATUS_OK)
+                return status;
+        status = sparse_check(&problem, err);
         if (status != STATUS_OK)
                 return status;
         if (ranges_gather(&p->ranges, &problem) < 0 ||

@@ -1,22 +1,10 @@
-#include "lib/half.h"
+#include "lib/draft.h"
 
 #include <string.h>
 #include "lib/arguments.h"
 #include "lib/object.h"
 #include "lib/region.h"
 #include "model/checksum.h"
-
-/* An entry under check: the caller's, copied, and what it becomes. */
-struct draft {
-        const struct half *half;
-        struct tutti_value input, output;
-        struct entry *entry;
-        uint32_t index; /* of the entry */
-        struct tutti_buffer *uses[2];
-        uint32_t n_uses;
-        struct tutti_object *object; /* where the output goes; NULL: to a buffer */
-        struct error *err;
-};
 
 /* --- one value --- */
 
@@ -42,7 +30,7 @@ static enum status take_object(struct draft *d, const char *what, const struct t
         return STATUS_OK;
 }
 
-static enum status take_value(
+enum status draft_take_value(
         struct draft *d, const char *what, const struct tutti_value *given, struct tutti_value *ret) {
         if (!given)
                 return refuse(d->err, STATUS_INVALID, FIELD_BUFFER, "the %s is NULL", what);
@@ -108,6 +96,16 @@ static enum status check_plain(
         return STATUS_OK;
 }
 
+/* Which of the entry's places it is. */
+static enum staged_role role_of(const struct draft *d, const struct place *place) {
+        const struct entry *e = d->entry;
+        if (place == &e->input)
+                return STAGED_INPUT;
+        if (place == &e->output)
+                return STAGED_OUTPUT;
+        return place == &e->sparse.indices ? STAGED_INDICES : STAGED_OUTPUT_INDICES;
+}
+
 static enum status note_plain(
         struct draft *d, enum staged_role role, const struct tutti_value *v, const struct view *view) {
         struct staged staged = { .entry = d->index,
@@ -118,6 +116,8 @@ static enum status note_plain(
                 .view = *view };
         for (uint32_t i = 0; staged.count && i < v->n_dims; i++) /* view_value has counted them */
                 staged.count *= v->shape[i];
+        if (d->entry->layout == LAYOUT_SPARSE && staged.count)
+                staged.row_elements = staged.count / v->shape[0];
         view_simplify(&staged.view);
         return staging_add(&d->half->work->staging, &staged, d->err);
 }
@@ -125,7 +125,7 @@ static enum status note_plain(
 /* Its place is known once all of the half are. */
 static enum status place_plain(
         struct draft *d, const char *what, const struct tutti_value *v, struct place *ret) {
-        enum staged_role role = ret == &d->entry->input ? STAGED_INPUT : STAGED_OUTPUT;
+        enum staged_role role = role_of(d, ret);
         const struct staging *staging = &d->half->work->staging;
         struct view view;
         uint64_t extent;
@@ -163,7 +163,7 @@ static enum status note_device(
 }
 
 /* Where it lies: tuttid knows the region, and only the library knows the buffer's bounds in it. */
-static enum status place_value(
+enum status draft_place_value(
         struct draft *d, const char *what, const struct tutti_value *v, struct place *ret) {
         struct view view;
         struct span span;
@@ -174,7 +174,7 @@ static enum status place_value(
         if (status != STATUS_OK)
                 return status;
         size_t element_bytes = dtype_bytes((enum dtype)v->dtype);
-        limit_bytes = v->object ? v->object->slot_bytes : v->buffer->n_bytes; /* take_value has looked */
+        limit_bytes = v->object ? v->object->slot_bytes : v->buffer->n_bytes; /* draft_take_value has looked */
         if (element_bytes && !span_make(v->offset, extent, element_bytes, limit_bytes, &span))
                 return refuse(d->err, STATUS_INVALID, FIELD_OFFSET,
                         "the %s, %llu elements of %zu bytes from offset %zu on, is not aligned to its "
@@ -237,27 +237,33 @@ static bool is_equal_shape(const struct tutti_value *a, const struct tutti_value
 }
 
 static enum status draft_input(struct draft *d, const struct tutti_value *given) {
-        enum status status = take_value(d, "input", given, &d->input);
+        enum status status = draft_take_value(d, "input", given, &d->input);
         if (status != STATUS_OK)
                 return status;
         if (d->input.object)
                 return refuse(d->err, STATUS_INVALID, FIELD_BUFFER,
                         "the input is a result object; a result object is for outputs, copy it to a buffer");
         describe(d->entry, &d->input);
-        return place_value(d, "input", &d->input, &d->entry->input);
+        d->entry->layout = d->input.indices ? LAYOUT_SPARSE : LAYOUT_DENSE;
+        status = draft_place_value(d, "input", &d->input, &d->entry->input);
+        return status == STATUS_OK && d->input.indices ? draft_sparse_input(d) : status;
 }
 
 static enum status draft_output(struct draft *d, const struct tutti_value *given, bool has_input) {
-        enum status status = take_value(d, "output", given, &d->output);
+        enum status status = draft_take_value(d, "output", given, &d->output);
         if (status != STATUS_OK)
                 return status;
         if (!has_input)
                 describe(d->entry, &d->output);
-        else if (!is_equal_shape(&d->input, &d->output))
+        if (d->output.indices || d->entry->layout == LAYOUT_SPARSE)
+                return draft_sparse_output(d, has_input);
+        if (!has_input)
+                return draft_place_value(d, "output", &d->output, &d->entry->output);
+        if (!is_equal_shape(&d->input, &d->output))
                 return refuse(d->err, STATUS_INVALID, FIELD_SHAPE, "input and output differ in their shapes");
         else if (d->output.dtype != d->input.dtype)
                 d->entry->output_dtype = dtype_on_wire(d->output.dtype);
-        return place_value(d, "output", &d->output, &d->entry->output);
+        return draft_place_value(d, "output", &d->output, &d->entry->output);
 }
 
 /* Where this rank brings an input and receives nothing, an output says of what dtype the others' is. */
@@ -375,13 +381,18 @@ static enum status keep_uses(struct draft *d, struct tutti_work *w) {
 /* Every entry by itself; gives the work the buffers it uses. */
 static enum status check_entries(struct draft *d, struct tutti_work *w) {
         enum status status = STATUS_OK;
+        bool has_sparse = false;
         for (uint32_t i = 0; status == STATUS_OK && i < d->half->n_entries; i++) {
                 status = draft_entry(d, i);
                 if (status == STATUS_OK)
                         status = keep_uses(d, w);
+                has_sparse |= d->entry->layout == LAYOUT_SPARSE;
                 if (status != STATUS_OK)
                         d->err->entry = (int32_t)i;
         }
+        if (status == STATUS_OK && has_sparse && !work_expect_extents(w, d->half->n_entries))
+                return refuse(d->err, STATUS_NO_MEMORY, FIELD_UNSPECIFIED,
+                        "the list of the results' lengths does not fit into memory");
         return status;
 }
 

@@ -32,7 +32,8 @@ enum status staging_add(struct staging *s, const struct staged *value, struct er
                         "the list of values in plain memory does not fit into memory");
         struct staged *added = &s->values[s->n];
         *added = *value;
-        if (s->n > 0 && value->role == STAGED_OUTPUT && is_in_place(added - 1, value)) {
+        if (s->n > 0 && value->role == STAGED_OUTPUT && added[-1].role == STAGED_INPUT &&
+                is_in_place(added - 1, value)) {
                 added->offset_bytes = added[-1].offset_bytes;
                 s->n++;
                 return STATUS_OK;
@@ -109,7 +110,7 @@ enum status staging_begin(struct staging *s, struct tutti *t, struct error *err)
         for (uint32_t i = 0; status == STATUS_OK && i < s->n; i++) {
                 const struct staged *v = &s->values[i];
                 const struct lattice l = lattice_of(v);
-                if (v->role != STAGED_INPUT || v->count == 0)
+                if (v->role > STAGED_INDICES || v->count == 0)
                         continue;
                 lattice_gather(&l, v->memory, 0, v->count, staging_at(s, v));
                 s->copied_bytes += v->count * v->element_bytes;
@@ -117,14 +118,23 @@ enum status staging_begin(struct staging *s, struct tutti *t, struct error *err)
         return status;
 }
 
-void staging_finish(struct staging *s) {
+/* Of a result that is shorter than its output, that much. */
+static uint64_t count_home(const struct staged *v, const uint64_t *extents) {
+        if (!v->row_elements)
+                return v->count;
+        uint64_t n_rows = extents[2 * (size_t)v->entry];
+        return n_rows < v->count / v->row_elements ? n_rows * v->row_elements : v->count;
+}
+
+void staging_finish(struct staging *s, const uint64_t *extents) {
         for (uint32_t i = 0; i < s->n; i++) {
                 const struct staged *v = &s->values[i];
                 const struct lattice l = lattice_of(v);
-                if (v->role != STAGED_OUTPUT || v->count == 0)
+                if (v->role < STAGED_OUTPUT || v->count == 0)
                         continue;
-                lattice_scatter(&l, v->memory, 0, v->count, staging_at(s, v));
-                s->copied_bytes += v->count * v->element_bytes;
+                uint64_t count = count_home(v, extents);
+                lattice_scatter(&l, v->memory, 0, count, staging_at(s, v));
+                s->copied_bytes += count * v->element_bytes;
         }
 }
 

@@ -9,7 +9,8 @@
 #include "lib/region.h"
 #include "model/view.h"
 
-enum staged_role { STAGED_INPUT, STAGED_OUTPUT };
+/* In the order in which an entry has them. */
+enum staged_role { STAGED_INPUT, STAGED_INDICES, STAGED_OUTPUT, STAGED_OUTPUT_INDICES };
 
 /* A value in plain memory. */
 struct staged {
@@ -18,12 +19,13 @@ struct staged {
         void *memory; /* its first element */
         size_t element_bytes;
         uint64_t count;
+        uint64_t row_elements; /* of a sparse value: as many rows come home as the result has; 0: all of it */
         struct view view;      /* simplified */
         uint64_t offset_bytes; /* in the piece */
 };
 
 struct staging {
-        struct staged *values; /* by entry, the input first */
+        struct staged *values; /* by entry, then by role */
         uint32_t n, capacity;
         uint64_t n_bytes;           /* that the piece must have */
         struct tutti_buffer *piece; /* NULL: none */
@@ -40,8 +42,9 @@ const struct staged *staging_find(const struct staging *s, uint32_t entry, enum 
 enum status staging_begin(struct staging *s, struct tutti *t, struct error *err) MUST_USE;
 /* Where a value lies in the piece. */
 uint8_t *staging_at(const struct staging *s, const struct staged *value);
-/* Copies the outputs home. Not under `lock`. */
-void staging_finish(struct staging *s);
+/* Copies the outputs home. `extents`: of each entry how long the result is, then a number that does not count
+ * here; needed where a value has row_elements. Not under `lock`. */
+void staging_finish(struct staging *s, const uint64_t *extents);
 
 /* Gives the piece back and forgets the values. Under `lock`. */
 void staging_end(struct staging *s, struct tutti *t);

@@ -251,7 +251,7 @@ static enum status work_land(struct tutti_work *w) {
         if (w->copies.n)
                 land_copies(w);
         if (w->staging.piece) {
-                staging_finish(&w->staging);
+                staging_finish(&w->staging, w->extents);
                 pthread_mutex_lock(&t->lock);
                 staging_end(&w->staging, t);
                 pthread_mutex_unlock(&t->lock);
@@ -351,6 +351,8 @@ void work_show_result(const struct tutti_work *w, struct tutti_result *ret) {
                 .numerics = show_finding(&done->found.numerics),
                 .overflow = show_finding(&done->found.overflow),
                 .slot = done->slot,
+                .extent = w->n_extents ? w->extents[0] : 0,
+                .first = w->n_extents ? w->extents[1] : 0,
                 .staged_bytes = w->staging.copied_bytes + w->copies.copied_bytes,
         };
 }

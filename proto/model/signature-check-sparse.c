@@ -35,6 +35,15 @@ static enum status refuse_option(const struct half_view *v, const char *what, co
                 what, instead);
 }
 
+/* Rows that are combined are read and written whole. */
+static bool is_by_rows(const struct entry *e, const struct place *place) {
+        uint64_t run = 1;
+        for (uint32_t d = e->n_dims; place->n_strides && d-- > 1; run *= e->shape[d])
+                if (e->shape[d] > 1 && place->strides[d] != run)
+                        return false;
+        return true;
+}
+
 static enum status check_options(const struct half_view *v, const struct entry *e) {
         const struct options *o = &v->signature->options;
         if (o->has_weight)
@@ -44,6 +53,10 @@ static enum status check_options(const struct half_view *v, const struct entry *
         if (o->check_overflow || o->check_inputs)
                 return refuse_option(v, o->check_inputs ? "check_inputs and coalesce" : "check_overflow and coalesce",
                         "leave one of them out");
+        if (!is_by_rows(e, &e->input) || !is_by_rows(e, &e->output))
+                return error_set(v->err, STATUS_UNSUPPORTED, FIELD_STRIDES,
+                        "rows with strides inside and coalesce is not done; strides may be from row to row, or leave "
+                        "coalesce out");
         if (v->signature->op == OP_MEAN && dtype_is_integer(e->dtype))
                 return refuse_option(v, "MEAN of integers and coalesce",
                         "take SUM and divide, or hand in floats, or leave coalesce out");

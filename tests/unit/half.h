@@ -22,6 +22,21 @@ static inline struct entry plain_entry(void) {
                 .output = { .buffer = 2 } };
 }
 
+/* 5 of 100 rows. */
+static inline struct entry sparse_entry(void) {
+        struct entry e = plain_entry();
+        e.layout = LAYOUT_SPARSE;
+        e.shape[0] = 5;
+        e.output_extent = 40;
+        e.sparse = (struct sparse){ .index_dtype = DTYPE_I64,
+                .n_dense_dims = 2,
+                .dense_shape = { 100, 10 },
+                .n_indices = 5,
+                .indices = { .buffer = 3 },
+                .output_indices = { .buffer = 4 } };
+        return e;
+}
+
 static inline struct half half_of(enum kind kind) {
         bool reduces = kind == KIND_REDUCE || kind == KIND_BATCH_REDUCE;
         struct half h = { .signature = { .kind = kind,

@@ -3,6 +3,7 @@
 #include <string.h>
 #include "backends/host/host-float.h"
 #include "backends/host/host-job.h"
+#include "backends/host/host-sparse.h"
 #include "model/span.h"
 
 /* Of all inputs together: half of a small second-level cache. */
@@ -154,9 +155,15 @@ static void run_pieces(const struct guarded_work *work) {
         struct piece piece;
         uint32_t cursor = 0;
         while (plan_next_piece(c->plan, c->index, &cursor, &piece)) {
-                /* The others are no bytes (a join) or no work for a processor. */
-                CHECK(piece.step->kind == STEP_COPY || piece.step->kind == STEP_REDUCE);
-                run_piece(c, &piece);
+                switch (piece.step->kind) {
+                case STEP_COPY:
+                case STEP_REDUCE: run_piece(c, &piece); break;
+                case STEP_INDICES:
+                case STEP_ORDER:
+                case STEP_SCATTER_ADD: sparse_run_piece(c, &piece); break;
+                case STEP_JOIN: /* has no bytes */
+                case STEP_LIBRARY: CHECK(false);
+                }
         }
 }
 
