@@ -207,9 +207,10 @@ START_TEST(B3_B4_fields_are_printed_as_values_never_as_byte_counts) {
         check_print(&h, FIELD_BATCH_LENGTH, -1, "1 entry");
         h.entries[0].layout = LAYOUT_SPARSE;
         check_print(&h, FIELD_LAYOUT, 0, "sparse");
-        h.entries[0] = sparse_entry();
-        check_print(&h, FIELD_DENSE_SHAPE, 0, "[100,10]");
-        check_print(&h, FIELD_INDEX_DTYPE, 0, "i64");
+        struct half sparse = half_of(KIND_REDUCE);
+        sparse.entries[0] = sparse_entry();
+        check_print(&sparse, FIELD_DENSE_SHAPE, 0, "[100,10]");
+        check_print(&sparse, FIELD_INDEX_DTYPE, 0, "i64");
         h.entries[0].n_dims = 0;
         check_print(&h, FIELD_SHAPE, 0, "f32[]");
         h.entries[0].n_dims = MAX_DIMS + 1;
