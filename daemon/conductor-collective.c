@@ -393,7 +393,7 @@ void conductor_run(struct conductor *c, struct meeting *m) {
                 c->house.quotas, &t->memory, t->uid, QUOTA_MEMORY_BYTES, planner_bytes(&problem), &c->error);
         if (status == STATUS_OK)
                 status = conductor_take_slot(c, m, &problem);
-        if (status == STATUS_OK && problem.signature->n_entries > PLAN_ENTRIES / m->n_halves) {
+        if (status == STATUS_OK && planner_operands(&problem) > 2 * PLAN_ENTRIES) {
                 status = conductor_plan_elsewhere(c, m, &problem);
                 if (status == STATUS_OK)
                         return;

@@ -35,10 +35,19 @@ void conductor_drop_half(struct conductor *c, struct half *half) {
 /* --- submissions --- */
 
 /* Elements from the first to the last; signature_check has seen to it that they can be counted. */
-static uint64_t extent_at(const struct entry *e, const struct place *place) {
+static uint64_t input_extent(const struct entry *e) {
         struct view view;
         uint64_t extent;
-        entry_view(e, place, &view);
+        entry_view(e, &e->input, &view);
+        CHECK(view_extent(&view, &extent));
+        return extent;
+}
+
+/* Of all that it has room for. */
+static uint64_t output_extent(const struct half *half, const struct entry *e) {
+        struct view view;
+        uint64_t extent;
+        entry_output_view(&half->signature, e, &view);
         CHECK(view_extent(&view, &extent));
         return extent;
 }
@@ -49,21 +58,23 @@ static enum status conductor_lease_input(
         if (!signature_reads(&half->signature, v->rank))
                 return STATUS_OK;
         enum status status = buffer_lease(c->house.buffers, half->session, &e->input, BUFFER_READ,
-                extent_at(e, &e->input), dtype_bytes(e->dtype), &c->error);
+                input_extent(e), dtype_bytes(e->dtype), &c->error);
         if (status == STATUS_OK && sparse)
                 status = buffer_lease(c->house.buffers, half->session, &sparse->indices, BUFFER_READ,
-                        extent_at(e, &sparse->indices), dtype_bytes(sparse->index_dtype), &c->error);
+                        e->shape[0], dtype_bytes(sparse->index_dtype), &c->error);
         return status;
 }
 
 static enum status conductor_lease_output(struct conductor *c, struct half *half, struct entry *e,
         struct place *output, const struct half_view *v) {
-        enum dtype dtype = output == &e->output ? entry_output_dtype(e) : e->sparse.index_dtype;
+        bool is_of_rows = output == &e->output;
+        enum dtype dtype = is_of_rows ? entry_output_dtype(e) : e->sparse.index_dtype;
         if (output->result != 0)
                 return conductor_use_result(c, half, e, output, v);
         if (output->buffer != 0 && entry_has_destination(e, v->rank))
                 return buffer_lease(c->house.buffers, half->session, output, BUFFER_WRITE,
-                        extent_at(e, output), dtype_bytes(dtype), &c->error);
+                        is_of_rows ? output_extent(half, e) : e->output_extent, dtype_bytes(dtype),
+                        &c->error);
         return STATUS_OK;
 }
 

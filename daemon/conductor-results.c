@@ -86,9 +86,11 @@ static struct result_user user_of(const struct half *half, uint32_t rank) {
 /* Elements of the slot that an output takes; UINT64_MAX: more than can be counted. */
 static uint64_t extent_in_slot(const struct half_view *v, const struct entry *e, const struct place *output) {
         uint64_t count, n_bytes;
-        struct view view;
-        entry_view(e, output, &view);
-        CHECK(view_extent(&view, &count)); /* its half's check has seen to that */
+        if (output == &e->sparse.output_indices)
+                return e->output_extent;
+        struct entry shaped = *e;
+        entry_output_shape(v->signature, e, shaped.shape);
+        CHECK(entry_count(&shaped, &count)); /* its half's check has seen to that */
         if (v->signature->kind != KIND_MERGE_CALL || count == 0)
                 return count;
         if (__builtin_mul_overflow(entry_part_bytes(e), (uint64_t)(v->world_size - 1), &n_bytes) ||

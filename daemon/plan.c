@@ -236,6 +236,12 @@ void plan_simplify_step(struct plan *p) {
         p->n_strides = s->first_stride + n_operands * s->n_dims;
 }
 
+uint64_t step_entry_index(const struct step *s, uint64_t i) {
+        if (s->run_elements == 0)
+                return s->first_element + i;
+        return s->first_element + i / s->run_elements * s->run_stride + i % s->run_elements;
+}
+
 /* --- lengths of results --- */
 
 int plan_make_extents(struct plan *p, uint32_t n_entries, uint32_t n_halves) {

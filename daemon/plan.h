@@ -98,7 +98,9 @@ struct step {
         double total_weight;    /* of all inputs, where the step has weights */
         uint32_t entry;         /* of the batch, for messages */
         uint64_t count;         /* elements */
-        uint64_t first_element; /* of the entry: where a step that has only a part of it begins; messages */
+        /* Where a step that has only a part of its entry begins in it, and where that part is cut into runs
+         * (run_elements not 0), from one to the next: for messages. */
+        uint64_t first_element, run_elements, run_stride;
         enum order_stage stage; /* ORDER */
         uint64_t bound;         /* INDICES, ORDER_NUMBER */
         uint64_t run;           /* ORDER_MERGE */
@@ -170,6 +172,9 @@ int plan_join(struct plan *p) MUST_USE;
 int plan_take_scratch(struct plan *p, uint32_t device, uint64_t n_bytes, struct operand *ret) MUST_USE;
 /* Of all areas. */
 uint64_t plan_scratch_bytes(const struct plan *p);
+
+/* Which element of its entry the element `i` of a step is. */
+uint64_t step_entry_index(const struct step *s, uint64_t i);
 
 /* Strides in elements, [n_dims], of an operand of a step (inputs, then outputs). */
 uint64_t *plan_strides(const struct plan *p, const struct step *step, uint32_t operand);

@@ -5,7 +5,7 @@
 #include "algorithms/places.h"
 
 static const struct algorithm *const algorithms[] = { &algorithm_one_device, &algorithm_hierarchical_copy,
-        &algorithm_library, &algorithm_collect };
+        &algorithm_library, &algorithm_collect, &algorithm_gather };
 
 static const struct algorithm *find(enum algorithm_name name) {
         for (size_t i = 0; i < ARRAY_SIZE(algorithms); i++)
@@ -34,6 +34,8 @@ struct rule {
 static const struct rule rules_table[] = {
         { false, ANY_SIZE, ANYWHERE, ANY_DEVICES, ALGORITHM_COLLECT, false,
                 "a merge_call lays everybody's values side by side" },
+        { false, ANY_SIZE, ANYWHERE, ANY_DEVICES, ALGORITHM_GATHER, false,
+                "a gather copies each value to where it belongs" },
         { false, ANY_SIZE, ON_HOST, ANY_DEVICES, ALGORITHM_ONE_DEVICE, false,
                 "host devices reach all memory, so one pass in rank order is the least work" },
         { false, ANY_SIZE, ON_ONE_GPU | ON_BOTH, WITHIN_REACH, ALGORITHM_ONE_DEVICE, false,
@@ -81,7 +83,7 @@ static bool has_capability(const struct problem *problem, enum capability capabi
 }
 
 static bool is_reduction(const struct problem *problem) {
-        return problem->signature->kind == KIND_REDUCE || problem->signature->kind == KIND_BATCH_REDUCE;
+        return kind_reduces(problem->signature->kind);
 }
 
 static bool rule_holds(const struct rule *r, const struct plan_rules *rules, const struct problem *problem) {
@@ -97,9 +99,12 @@ static bool says_packs(const struct packing *p) {
 }
 
 static enum status refuse_kind(const struct problem *problem, struct error *err) {
+        enum kind kind = problem->signature->kind;
+        enum algorithm_name nearest = kind == KIND_GATHER ? ALGORITHM_GATHER : ALGORITHM_ONE_DEVICE;
+        const char *unfit = find(nearest)->unfit(problem);
         error_init(err, STATUS_UNSUPPORTED);
-        return error_set(err, STATUS_UNSUPPORTED, FIELD_KIND, "no algorithm of this tuttid does this %s",
-                kind_name(problem->signature->kind));
+        return error_set(err, STATUS_UNSUPPORTED, FIELD_KIND, "no algorithm of this tuttid does this %s: %s",
+                kind_name(kind), unfit ? unfit : "the table of choices has no line for it");
 }
 
 static enum status by_table(const struct plan_rules *rules, const struct problem *problem, struct choice *ret,

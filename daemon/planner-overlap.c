@@ -60,22 +60,23 @@ static struct range range_at(const struct place *place, uint32_t half, uint32_t 
         };
 }
 
-static bool is_same_lattice(const struct entry *e) {
+static bool is_same_lattice(const struct signature *s, const struct entry *e) {
         struct view input, output;
-        if (!e->input.n_strides && !e->output.n_strides)
+        if (!s->axes && !e->input.n_strides && !e->output.n_strides)
                 return true;
         entry_view(e, &e->input, &input);
-        entry_view(e, &e->output, &output);
+        entry_output_view(s, e, &output);
         view_simplify(&input);
         view_simplify(&output);
         return input.n_dims == output.n_dims &&
+               memcmp(input.shape, output.shape, input.n_dims * sizeof(*input.shape)) == 0 &&
                memcmp(input.strides, output.strides, input.n_dims * sizeof(*input.strides)) == 0;
 }
 
-static bool is_same_range(const struct entry *e) {
+static bool is_same_range(const struct signature *s, const struct entry *e) {
         const struct place *a = &e->input, *b = &e->output;
         return e->layout == LAYOUT_DENSE && a->file == b->file && a->span.offset_bytes == b->span.offset_bytes &&
-               a->span.n_bytes == b->span.n_bytes && is_same_lattice(e);
+               a->span.n_bytes == b->span.n_bytes && is_same_lattice(s, e);
 }
 
 /* A result object is one place for all halves: the first one's stands for it. */
@@ -119,7 +120,7 @@ static void gather_half(struct ranges *r, const struct problem *problem, uint32_
         for (uint32_t i = 0; i < problem->signature->n_entries; i++) {
                 const struct entry *e = &entries[i];
                 bool is_read = reads && e->input.buffer && e->input.span.n_bytes > 0;
-                bool is_in_place = is_read && is_same_range(e);
+                bool is_in_place = is_read && is_same_range(problem->signature, e);
                 bool is_output = is_written(problem, half, e);
                 if (is_read) {
                         struct range *added = &r->all[r->n++];
@@ -236,7 +237,12 @@ struct cluster {
 
 static void view_at(const struct problem *problem, const struct range *r, struct placed_view *ret) {
         const struct entry *e = &problem->entries[r->half][r->entry];
-        entry_view(e, range_place(problem, r), &ret->view);
+        if (r->is_of_indices)
+                view_make(&ret->view, 1, r->is_read ? e->shape : &e->output_extent, NULL);
+        else if (r->is_read)
+                entry_view(e, &e->input, &ret->view);
+        else
+                entry_output_view(problem->signature, e, &ret->view);
         view_simplify(&ret->view);
         ret->offset_bytes = r->begin;
         ret->element_bytes = dtype_bytes(r->is_of_indices ? e->sparse.index_dtype

@@ -7,6 +7,7 @@
 #include <string.h>
 #include "algorithms/sparse.h"
 #include "planner-choice.h"
+#include "planner-extents.h"
 #include "planner-overlap.h"
 
 struct planner {
@@ -38,15 +39,24 @@ void planner_set_rules(struct planner *p, const struct plan_rules *rules) {
         p->rules = *rules;
 }
 
+uint64_t planner_operands(const struct problem *problem) {
+        const struct signature *s = problem->signature;
+        uint64_t n_values = (uint64_t)problem->n_ranks * s->n_entries;
+        return n_values * (kind_has_axis(s->kind) ? 1 + problem->n_ranks : 2);
+}
+
 uint64_t planner_bytes(const struct problem *problem) {
         const struct signature *s = problem->signature;
-        uint64_t n_places = 2ull * problem->n_ranks * s->n_entries;
+        uint64_t n_values = (uint64_t)problem->n_ranks * s->n_entries;
+        uint64_t n_steps = kind_has_axis(s->kind) ? n_values : s->n_entries;
         /* Of each rank two steps, with an operand for each output; and what sorts. */
         uint64_t n_sparse_steps = problem->n_sparse * (2ull * problem->n_ranks + 40);
+        uint64_t n_sparse_operands = n_sparse_steps * (problem->n_ranks + 2ull);
+        uint64_t n_ranges = 4 * (n_values + (uint64_t)problem->n_ranks * problem->n_sparse);
         uint32_t n_dims = s->n_entries ? problem->entries[0][0].n_dims : 0;
-        return (s->n_entries + n_sparse_steps) * sizeof(struct step) +
-               n_sparse_steps * (problem->n_ranks + 2ull) * sizeof(struct operand) + 2ull * problem->n_ranks * problem->n_sparse * 2 * sizeof(struct range) +
-               n_places * (sizeof(struct operand) + n_dims * sizeof(uint64_t) + 2 * sizeof(struct range));
+        return (n_steps + n_sparse_steps) * sizeof(struct step) + n_ranges * sizeof(struct range) +
+               (planner_operands(problem) + n_sparse_operands) *
+                       (sizeof(struct operand) + n_dims * sizeof(uint64_t));
 }
 
 /* "bytes 0..63 of R1's buffer 2" */
@@ -125,6 +135,8 @@ enum status planner_plan(
         if (status != STATUS_OK)
                 return status;
         status = check_weights(&problem, err);
+        if (status == STATUS_OK)
+                status = extents_find(&problem, plan, err);
         if (status != STATUS_OK)
                 return status;
         status = sparse_check(&problem, err);

@@ -25,6 +25,8 @@ void planner_free(struct planner *p);
 /* Instead of the default ones. */
 void planner_set_rules(struct planner *p, const struct plan_rules *rules);
 
+/* About as many operands as a plan for this has: what its making takes in time. */
+uint64_t planner_operands(const struct problem *problem);
 /* About as much memory as a plan for this takes, with what its making takes. */
 uint64_t planner_bytes(const struct problem *problem);
 

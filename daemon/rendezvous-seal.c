@@ -22,7 +22,7 @@ void rendezvous_half_digest(const struct rendezvous *r, struct half *half, uint3
                 sip_begin(&half->digest, r->settings.hash_seed);
         if (n > n_left)
                 n = n_left;
-        entries_digest(half->entries + half->n_digested, n, &half->digest);
+        entries_digest(&half->signature, half->entries + half->n_digested, n, &half->digest);
         half->n_digested += n;
 }
 

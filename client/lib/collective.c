@@ -7,18 +7,23 @@ const struct tutti_result *tutti_last_result(void) {
         return &last_result;
 }
 
-/* Waits for a work of our own, whose end becomes the thread's. */
-static enum tutti_status finish(struct tutti_work *w) {
+enum tutti_status work_finish(struct tutti_work *w, uint64_t *ret_extents) {
         enum status status = work_wait(w, WAIT_FOREVER);
         if (status == STATUS_OK)
                 work_show_result(w, &last_result);
-        else
+        for (uint32_t i = 0; status == STATUS_OK && ret_extents && i < w->n_extents; i++)
+                ret_extents[i] = w->extents[2 * i];
+        if (status != STATUS_OK)
                 call_take_failure(&w->call);
         tutti_work_free(w);
         return (enum tutti_status)status;
 }
 
-static enum op op_on_wire(enum tutti_op op) {
+static enum tutti_status finish(struct tutti_work *w) {
+        return work_finish(w, NULL);
+}
+
+enum op half_op(enum tutti_op op) {
         return (unsigned int)op < N_OP ? (enum op)op : N_OP;
 }
 
@@ -37,7 +42,7 @@ enum tutti_status tutti_reduce_start(struct tutti_group *g, const char *key, enu
         static const struct tutti_destinations nowhere = { .where = (enum tutti_destination) - 1 };
         const struct tutti_entry entry = TUTTI_ENTRY(.input = input, .output = output,
                 .destinations = destinations ? *destinations : nowhere);
-        struct half h = { .g = g, .kind = KIND_REDUCE, .op = op_on_wire(op), .options = options };
+        struct half h = { .g = g, .kind = KIND_REDUCE, .op = half_op(op), .options = options };
         return submit_one(&h, key, &entry, ret);
 }
 
@@ -73,7 +78,7 @@ enum tutti_status tutti_batch_reduce_start(struct tutti_group *g, const char *ke
         struct tutti_work **ret) {
         struct half h = { .g = g,
                 .kind = KIND_BATCH_REDUCE,
-                .op = op_on_wire(op),
+                .op = half_op(op),
                 .entries = entries,
                 .stride_bytes = entries && n_entries ? entries->struct_size : 0,
                 .n_entries = n_entries,

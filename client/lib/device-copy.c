@@ -33,7 +33,7 @@ static struct driver_copy range_of(const struct device_copy *c, uint64_t offset_
 static enum status read_extent(
         struct device_copies *copies, const struct device_copy *c, void *stream, struct error *err) {
         uint64_t extent;
-        CHECK(view_extent(&c->view, &extent));
+        CHECK(view_extent(&c->lie.view, &extent));
         struct driver_copy range = range_of(c, 0, extent * c->element_bytes);
         range.stream = stream;
         copies->copied_bytes += range.n_bytes;
@@ -54,22 +54,28 @@ enum status device_copies_begin(struct device_copies *c, void *stream, struct er
 
 /* Run by run of elements that lie one behind the other. */
 static enum status write_runs(struct device_copies *copies, const struct device_copy *c, struct error *err) {
-        const struct lattice l = { c->element_bytes, c->view.n_dims, c->view.shape, c->view.strides };
+        const struct lattice l = { c->element_bytes, c->lie.view.n_dims, c->lie.view.shape, c->lie.view.strides };
         uint64_t count = 1, run = 1;
-        for (uint32_t i = 0; i < c->view.n_dims; i++)
-                count *= c->view.shape[i];
-        if (view_is_dense(&c->view))
+        for (uint32_t i = 0; i < c->lie.view.n_dims; i++)
+                count *= c->lie.view.shape[i];
+        if (view_is_dense(&c->lie.view))
                 run = count;
-        else if (c->view.strides[c->view.n_dims - 1] == 1)
-                run = c->view.shape[c->view.n_dims - 1];
+        else if (c->lie.view.strides[c->lie.view.n_dims - 1] == 1)
+                run = c->lie.view.shape[c->lie.view.n_dims - 1];
         enum status status = STATUS_OK;
         for (uint64_t i = 0; status == STATUS_OK && i < count; i += run) {
-                uint64_t at = view_is_dense(&c->view) ? 0 : lattice_offset(&l, i) * c->element_bytes;
+                uint64_t at = view_is_dense(&c->lie.view) ? 0 : lattice_offset(&l, i) * c->element_bytes;
                 const struct driver_copy range = range_of(c, at, run * c->element_bytes);
                 copies->copied_bytes += range.n_bytes;
                 status = driver_write(&range, err);
         }
         return status;
+}
+
+void device_copies_settle(struct device_copies *c, const uint64_t *extents) {
+        for (uint32_t i = 0; i < c->n; i++)
+                if (c->list[i].lie.axis < MAX_DIMS)
+                        open_view_close(&c->list[i].lie, extents[2 * c->list[i].entry]);
 }
 
 enum status device_copies_finish(struct device_copies *c, struct error *err) {

@@ -38,9 +38,10 @@ enum status device_check(const struct tutti_buffer *b, struct error *err) MUST_U
 
 struct device_copy {
         struct tutti_buffer *buffer; /* in use until the copies end */
+        uint32_t entry;
         uint64_t offset_bytes;       /* of the first element */
         size_t element_bytes;
-        struct view view; /* simplified, not empty */
+        struct open_view lie; /* of inputs and where nothing is open simplified; not empty */
         bool is_output;
 };
 
@@ -55,6 +56,8 @@ enum status device_copies_add(
         struct device_copies *c, const struct device_copy *copy, struct error *err) MUST_USE;
 /* Inputs come to the host, in the order of the stream, and are there when it returns. */
 enum status device_copies_begin(struct device_copies *c, void *stream, struct error *err) MUST_USE;
+/* How long the results of entries are: extents[2 * entry]. Before they go home. */
+void device_copies_settle(struct device_copies *c, const uint64_t *extents);
 /* Outputs go home: their elements, and nothing between them. */
 enum status device_copies_finish(struct device_copies *c, struct error *err) MUST_USE;
 /* Under `lock`. */

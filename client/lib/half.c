@@ -69,11 +69,20 @@ static enum status view_value(struct draft *d, const char *what, const struct tu
         return STATUS_OK;
 }
 
+/* Whether the length of this value is known only when all have met. */
+static bool is_open(const struct draft *d, const struct place *place) {
+        const struct entry *e = d->entry;
+        if (e->layout == LAYOUT_SPARSE)
+                return place == &e->output || place == &e->sparse.output_indices;
+        return d->half->kind == KIND_GATHER && place == &e->output;
+}
+
 /* Only those that say something: what is contiguous goes the straight way. */
-static void place_strides(const struct tutti_value *v, const struct view *view, struct place *ret) {
+static void place_strides(
+        const struct draft *d, const struct tutti_value *v, const struct view *view, struct place *ret) {
         struct view simple = *view;
         view_simplify(&simple);
-        if (!v->has_strides || view_is_empty(view) || view_is_dense(&simple))
+        if (!v->has_strides || view_is_empty(view) || (view_is_dense(&simple) && !is_open(d, ret)))
                 return;
         ret->n_strides = v->n_dims;
         memcpy(ret->strides, v->strides, v->n_dims * sizeof(*v->strides));
@@ -106,19 +115,33 @@ static enum staged_role role_of(const struct draft *d, const struct place *place
         return place == &e->sparse.indices ? STAGED_INDICES : STAGED_OUTPUT_INDICES;
 }
 
-static enum status note_plain(
-        struct draft *d, enum staged_role role, const struct tutti_value *v, const struct view *view) {
+/* Of sparse values the rows. */
+static uint32_t open_axis(const struct draft *d, const struct place *place) {
+        const struct signature s = { .axes = d->half->wire_axes };
+        if (!is_open(d, place))
+                return MAX_DIMS;
+        return d->entry->layout == LAYOUT_SPARSE ? 0 : signature_axis(&s);
+}
+
+static struct open_view open_view_of(const struct draft *d, const struct place *place,
+        const struct tutti_value *v, const struct view *view) {
+        return (struct open_view){ .view = *view,
+                .axis = open_axis(d, place),
+                .is_packed = !v->has_strides };
+}
+
+static enum status note_plain(struct draft *d, const struct place *place, const struct tutti_value *v,
+        const struct view *view) {
         struct staged staged = { .entry = d->index,
-                .role = role,
+                .role = role_of(d, place),
                 .memory = (uint8_t *)v->memory + v->offset,
                 .element_bytes = dtype_bytes((enum dtype)v->dtype),
                 .count = view_is_empty(view) ? 0 : 1,
-                .view = *view };
+                .lie = open_view_of(d, place, v, view) };
         for (uint32_t i = 0; staged.count && i < v->n_dims; i++) /* view_value has counted them */
                 staged.count *= v->shape[i];
-        if (d->entry->layout == LAYOUT_SPARSE && staged.count)
-                staged.row_elements = staged.count / v->shape[0];
-        view_simplify(&staged.view);
+        if (staged.lie.axis == MAX_DIMS)
+                view_simplify(&staged.lie.view);
         return staging_add(&d->half->work->staging, &staged, d->err);
 }
 
@@ -135,7 +158,7 @@ static enum status place_plain(
         if (status != STATUS_OK)
                 return status;
         if (!d->half->is_checked)
-                return note_plain(d, role, v, &view);
+                return note_plain(d, ret, v, &view);
         const struct staged *staged = staging_find(staging, d->index, role);
         if (!staged)
                 return refuse(d->err, STATUS_INVALID, FIELD_BUFFER, "the %s changed under the call", what);
@@ -145,20 +168,22 @@ static enum status place_plain(
 }
 
 /* In device memory: it must be there still, and where tuttid does not reach it, it is copied. */
-static enum status note_device(
-        struct draft *d, const struct tutti_value *v, const struct view *view, bool is_output) {
+static enum status note_device(struct draft *d, const struct tutti_value *v, const struct view *view,
+        const struct place *place) {
         const struct device_memory *m = device_of(v->buffer);
         struct device_copy copy = { .buffer = v->buffer,
+                .entry = d->index,
                 .offset_bytes = v->offset,
                 .element_bytes = dtype_bytes((enum dtype)v->dtype),
-                .view = *view,
-                .is_output = is_output };
+                .lie = open_view_of(d, place, v, view),
+                .is_output = place == &d->entry->output };
         if (!m || d->half->is_checked)
                 return STATUS_OK;
         enum status status = device_check(v->buffer, d->err);
         if (status != STATUS_OK || m->path != TUTTI_CUDA_STAGED || view_is_empty(view) || !copy.element_bytes)
                 return status;
-        view_simplify(&copy.view);
+        if (copy.lie.axis == MAX_DIMS)
+                view_simplify(&copy.lie.view);
         return device_copies_add(&d->half->work->copies, &copy, d->err);
 }
 
@@ -190,9 +215,9 @@ enum status draft_place_value(
         }
         ret->buffer = v->buffer->region->id;
         ret->offset_bytes = v->buffer->block.offset_bytes + v->offset;
-        place_strides(v, &view, ret);
+        place_strides(d, v, &view, ret);
         d->uses[d->n_uses++] = v->buffer;
-        return note_device(d, v, &view, ret == &d->entry->output);
+        return note_device(d, v, &view, ret);
 }
 
 /* What this version does not know goes out as the first number beyond the list, for tuttid to refuse. */
@@ -232,8 +257,22 @@ static enum status take_destinations(struct draft *d, const struct tutti_destina
                 "TUTTI_TO_SAME");
 }
 
-static bool is_equal_shape(const struct tutti_value *a, const struct tutti_value *b) {
-        return a->n_dims == b->n_dims && memcmp(a->shape, b->shape, a->n_dims * sizeof(*a->shape)) == 0;
+/* In what way an output's shape goes with its input's. */
+static enum status fit_output(struct draft *d) {
+        const struct signature s = { .kind = d->half->kind, .axes = d->half->wire_axes };
+        enum status status = axes_fit_output(&s, &d->input, &d->output, d->err);
+        if (status == STATUS_OK && kind_has_axis(s.kind))
+                d->entry->output_extent = d->output.shape[signature_axis(&s)];
+        return status;
+}
+
+/* All entries mean the same dimensions, and this one has them. */
+static enum status check_axes(struct draft *d) {
+        uint16_t axes;
+        if (d->half->axes.n == 0)
+                return STATUS_OK;
+        enum status status = axes_check_dims(&d->half->axes, &d->half->first, &d->input, d->err);
+        return status == STATUS_OK ? axes_take(&d->half->axes, &d->input, &axes, d->err) : status;
 }
 
 static enum status draft_input(struct draft *d, const struct tutti_value *given) {
@@ -245,7 +284,9 @@ static enum status draft_input(struct draft *d, const struct tutti_value *given)
                         "the input is a result object; a result object is for outputs, copy it to a buffer");
         describe(d->entry, &d->input);
         d->entry->layout = d->input.indices ? LAYOUT_SPARSE : LAYOUT_DENSE;
-        status = draft_place_value(d, "input", &d->input, &d->entry->input);
+        status = check_axes(d);
+        if (status == STATUS_OK)
+                status = draft_place_value(d, "input", &d->input, &d->entry->input);
         return status == STATUS_OK && d->input.indices ? draft_sparse_input(d) : status;
 }
 
@@ -257,11 +298,11 @@ static enum status draft_output(struct draft *d, const struct tutti_value *given
                 describe(d->entry, &d->output);
         if (d->output.indices || d->entry->layout == LAYOUT_SPARSE)
                 return draft_sparse_output(d, has_input);
-        if (!has_input)
-                return draft_place_value(d, "output", &d->output, &d->entry->output);
-        if (!is_equal_shape(&d->input, &d->output))
-                return refuse(d->err, STATUS_INVALID, FIELD_SHAPE, "input and output differ in their shapes");
-        else if (d->output.dtype != d->input.dtype)
+        if (has_input)
+                status = fit_output(d);
+        if (status != STATUS_OK)
+                return status;
+        if (has_input && d->output.dtype != d->input.dtype)
                 d->entry->output_dtype = dtype_on_wire(d->output.dtype);
         return draft_place_value(d, "output", &d->output, &d->entry->output);
 }
@@ -289,7 +330,7 @@ static enum status draft_same(struct draft *d, const struct tutti_entry *given) 
         if (d->input.memory)
                 status = place_plain(d, "output", &d->input, &d->entry->output);
         else if (view_value(d, "output", &d->input, &view, &extent) == STATUS_OK)
-                status = note_device(d, &d->input, &view, true);
+                status = note_device(d, &d->input, &view, &d->entry->output);
         d->entry->output = (struct place){ 0 };
         return status;
 }
@@ -445,6 +486,18 @@ static enum status sum_up(struct draft *d) {
         return STATUS_OK;
 }
 
+/* Negative ones count from the last dimension of the first value. */
+static enum status take_axes(struct half *h, struct error *err) {
+        struct tutti_entry entry;
+        const struct tutti_value *first = NULL;
+        if (h->axes.n == 0)
+                return STATUS_OK;
+        if (h->n_entries && arguments_copy(&ARGUMENTS(&entry), h->entries, h->stride_bytes) && entry.input &&
+                arguments_copy(&ARGUMENTS_SINCE(&h->first, has_strides), entry.input, entry.input->struct_size))
+                first = &h->first;
+        return axes_take(&h->axes, first, &h->wire_axes, err);
+}
+
 enum status half_check(
         struct half *h, struct half_options *ret_options, struct entry *ret_only, struct error *err) {
         struct draft d = { .half = h, .entry = ret_only, .err = err };
@@ -454,7 +507,12 @@ enum status half_check(
         if (status == STATUS_OK)
                 status = check_length(h, err);
         if (status == STATUS_OK)
+                status = take_axes(h, err);
+        if (status == STATUS_OK)
                 status = check_entries(&d, h->work);
+        if (status == STATUS_OK && kind_has_axis(h->kind) && !work_expect_extents(h->work, h->n_entries))
+                status = refuse(err, STATUS_NO_MEMORY, FIELD_UNSPECIFIED,
+                        "the list of results' lengths does not fit into memory");
         if (status == STATUS_OK)
                 status = stage(h, ret_options->stream, err);
         h->is_checked = status == STATUS_OK;

@@ -3,6 +3,7 @@
  * places) is left to it. */
 #pragma once
 
+#include "lib/axes.h"
 #include "lib/group.h"
 #include "lib/options.h"
 #include "lib/work.h"
@@ -21,6 +22,9 @@ struct half {
         size_t stride_bytes;
         uint32_t n_entries;
         const struct tutti_options *options;
+        struct axes_given axes;
+        uint16_t wire_axes;       /* the same, set by half_check */
+        struct tutti_value first; /* the first entry's input: what negative ones count in */
         const char *tag;     /* of a merge_call; NULL */
         enum status refused; /* not OK: its sender has refused it already, and the peers are told why */
         const char *why;
@@ -33,6 +37,9 @@ struct half {
  * wrong. */
 enum status half_check(
         struct half *h, struct half_options *ret_options, struct entry *ret_only, struct error *err) MUST_USE;
+
+/* What this version does not know goes out as the first number beyond the list, for tuttid to refuse. */
+enum op half_op(enum tutti_op op);
 
 /* The i-th entry in wire form, of a half that was checked. */
 void half_entry(const struct half *h, uint32_t i, struct entry *ret);

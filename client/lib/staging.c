@@ -19,10 +19,12 @@ static bool make_room(struct staging *s) {
 }
 
 static bool is_in_place(const struct staged *input, const struct staged *output) {
+        const struct view *in = &input->lie.view, *out = &output->lie.view;
         return input->entry == output->entry && input->memory == output->memory &&
-               input->element_bytes == output->element_bytes && input->view.n_dims == output->view.n_dims &&
-               memcmp(input->view.strides, output->view.strides,
-                       input->view.n_dims * sizeof(*input->view.strides)) == 0;
+               output->lie.axis == MAX_DIMS && input->element_bytes == output->element_bytes &&
+               input->count == output->count && in->n_dims == out->n_dims &&
+               memcmp(in->shape, out->shape, in->n_dims * sizeof(*in->shape)) == 0 &&
+               memcmp(in->strides, out->strides, in->n_dims * sizeof(*in->strides)) == 0;
 }
 
 enum status staging_add(struct staging *s, const struct staged *value, struct error *err) {
@@ -98,9 +100,9 @@ uint8_t *staging_at(const struct staging *s, const struct staged *value) {
 
 static struct lattice lattice_of(const struct staged *v) {
         return (struct lattice){ .element_bytes = v->element_bytes,
-                .n_dims = v->view.n_dims,
-                .shape = v->view.shape,
-                .strides = v->view.strides };
+                .n_dims = v->lie.view.n_dims,
+                .shape = v->lie.view.shape,
+                .strides = v->lie.view.strides };
 }
 
 enum status staging_begin(struct staging *s, struct tutti *t, struct error *err) {
@@ -118,23 +120,22 @@ enum status staging_begin(struct staging *s, struct tutti *t, struct error *err)
         return status;
 }
 
-/* Of a result that is shorter than its output, that much. */
-static uint64_t count_home(const struct staged *v, const uint64_t *extents) {
-        if (!v->row_elements)
-                return v->count;
-        uint64_t n_rows = extents[2 * (size_t)v->entry];
-        return n_rows < v->count / v->row_elements ? n_rows * v->row_elements : v->count;
+void staging_settle(struct staging *s, const uint64_t *extents) {
+        for (uint32_t i = 0; i < s->n; i++) {
+                struct staged *v = &s->values[i];
+                if (v->lie.axis < MAX_DIMS)
+                        v->count = open_view_close(&v->lie, extents[2 * v->entry]);
+        }
 }
 
-void staging_finish(struct staging *s, const uint64_t *extents) {
+void staging_finish(struct staging *s) {
         for (uint32_t i = 0; i < s->n; i++) {
                 const struct staged *v = &s->values[i];
                 const struct lattice l = lattice_of(v);
                 if (v->role < STAGED_OUTPUT || v->count == 0)
                         continue;
-                uint64_t count = count_home(v, extents);
-                lattice_scatter(&l, v->memory, 0, count, staging_at(s, v));
-                s->copied_bytes += count * v->element_bytes;
+                lattice_scatter(&l, v->memory, 0, v->count, staging_at(s, v));
+                s->copied_bytes += v->count * v->element_bytes;
         }
 }
 

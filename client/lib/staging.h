@@ -19,8 +19,7 @@ struct staged {
         void *memory; /* its first element */
         size_t element_bytes;
         uint64_t count;
-        uint64_t row_elements; /* of a sparse value: as many rows come home as the result has; 0: all of it */
-        struct view view;      /* simplified */
+        struct open_view lie;  /* where nothing is open simplified */
         uint64_t offset_bytes; /* in the piece */
 };
 
@@ -42,9 +41,10 @@ const struct staged *staging_find(const struct staging *s, uint32_t entry, enum 
 enum status staging_begin(struct staging *s, struct tutti *t, struct error *err) MUST_USE;
 /* Where a value lies in the piece. */
 uint8_t *staging_at(const struct staging *s, const struct staged *value);
-/* Copies the outputs home. `extents`: of each entry how long the result is, then a number that does not count
- * here; needed where a value has row_elements. Not under `lock`. */
-void staging_finish(struct staging *s, const uint64_t *extents);
+/* How long the results of entries are: extents[2 * entry]. Before they go home. */
+void staging_settle(struct staging *s, const uint64_t *extents);
+/* Copies the outputs home. Not under `lock`. */
+void staging_finish(struct staging *s);
 
 /* Gives the piece back and forgets the values. Under `lock`. */
 void staging_end(struct staging *s, struct tutti *t);

@@ -150,6 +150,7 @@ static void check(struct passage *p) {
         p->request.submit.has_timeout = options.has_timeout;
         p->request.submit.timeout_ns = options.timeout_ns;
         p->request.submit.signature.options = options.options;
+        p->request.submit.signature.axes = p->half->wire_axes;
         p->order.has_stream = options.has_stream;
         p->order.stream = options.stream;
         if (status == STATUS_OK)

@@ -235,6 +235,7 @@ static void crash(struct tutti_work *w, struct error *err) {
 /* Outputs of staged device memory. Under `landing`. */
 static void land_copies(struct tutti_work *w) {
         struct error err;
+        device_copies_settle(&w->copies, w->extents);
         enum status status = device_copies_finish(&w->copies, &err);
         pthread_mutex_lock(&w->t->lock);
         if (status != STATUS_OK)
@@ -251,7 +252,8 @@ static enum status work_land(struct tutti_work *w) {
         if (w->copies.n)
                 land_copies(w);
         if (w->staging.piece) {
-                staging_finish(&w->staging, w->extents);
+                staging_settle(&w->staging, w->extents);
+                staging_finish(&w->staging);
                 pthread_mutex_lock(&t->lock);
                 staging_end(&w->staging, t);
                 pthread_mutex_unlock(&t->lock);

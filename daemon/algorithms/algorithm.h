@@ -52,3 +52,5 @@ extern const struct algorithm algorithm_hierarchical_copy;
 extern const struct algorithm algorithm_library;
 /* A merge_call: every input is copied into its rank's part of the result object. */
 extern const struct algorithm algorithm_collect;
+/* A gather: every input is copied to where it belongs in the outputs. */
+extern const struct algorithm algorithm_gather;

@@ -11,6 +11,7 @@
 #include <string.h>
 #include "algorithms/far.h"
 #include "algorithms/places.h"
+#include "algorithms/scatter.h"
 #include "algorithms/sparse.h"
 
 static uint32_t count_outputs(const struct problem *problem, uint32_t e, const struct place *source) {
@@ -44,14 +45,7 @@ static void fill_strides(const struct problem *problem, const struct step *s, ui
 static int build_step(const struct problem *problem, struct step step, uint32_t first, struct plan *plan) {
         const struct place *source =
                 step.kind == STEP_COPY ? &problem->entries[first][step.entry].input : NULL;
-        const struct options *options = &problem->signature->options;
 
-        step.device = plan->device;
-        step.dtype = problem->entries[first][step.entry].dtype;
-        step.output_dtype = entry_output_dtype(&problem->entries[first][step.entry]);
-        step.check_numerics = options->check_numerics;
-        step.check_overflow = options->check_overflow;
-        step.check_inputs = options->check_inputs;
         CHECK(entry_count(&problem->entries[first][step.entry], &step.count));
         step.n_outputs = count_outputs(problem, step.entry, source);
         if (problem_has_strides(problem, step.entry)) {
@@ -77,25 +71,39 @@ static int build_step(const struct problem *problem, struct step step, uint32_t 
         return 0;
 }
 
+/* What all steps of entry `e` have in common. */
+static struct step step_of(const struct problem *problem, uint32_t e, const struct plan *plan) {
+        const struct options *options = &problem->signature->options;
+        return (struct step){ .device = plan->device,
+                .dtype = problem->entries[0][e].dtype,
+                .output_dtype = entry_output_dtype(&problem->entries[0][e]),
+                .check_numerics = options->check_numerics,
+                .check_overflow = options->check_overflow,
+                .check_inputs = options->check_inputs,
+                .entry = e };
+}
+
 static int build_reduce(const struct problem *problem, uint32_t e, struct plan *plan) {
         enum op op = problem->signature->op;
         const struct options *options = &problem->signature->options;
-        struct step step = {
-                .kind = STEP_REDUCE,
-                .op = op,
-                .rounding = options->rounding,
-                .has_weights = options->has_weight,
-                .total_weight = options->has_weight ? problem_total_weight(problem) : 0,
-                .divisor = op == OP_MEAN ? problem->divisor : 0,
-                .n_inputs = problem->n_ranks,
-                .entry = e,
-        };
-        return build_step(problem, step, 0, plan);
+        struct step step = step_of(problem, e, plan);
+        step.kind = STEP_REDUCE;
+        step.op = op;
+        step.rounding = options->rounding;
+        step.has_weights = options->has_weight;
+        step.total_weight = options->has_weight ? problem_total_weight(problem) : 0;
+        step.divisor = op == OP_MEAN ? problem->divisor : 0;
+        step.n_inputs = problem->n_ranks;
+        return problem->signature->kind == KIND_REDUCE_SCATTER ? scatter_build(problem, &step, plan)
+                                                               : build_step(problem, step, 0, plan);
 }
 
 static int build_broadcast(const struct problem *problem, uint32_t e, struct plan *plan) {
         uint32_t root = problem_index_of_rank(problem, problem->signature->root);
-        return build_step(problem, (struct step){ .kind = STEP_COPY, .n_inputs = 1, .entry = e }, root, plan);
+        struct step step = step_of(problem, e, plan);
+        step.kind = STEP_COPY;
+        step.n_inputs = 1;
+        return build_step(problem, step, root, plan);
 }
 
 static int one_device_build(const struct problem *problem, struct plan *plan) {
@@ -114,7 +122,8 @@ static int one_device_build(const struct problem *problem, struct plan *plan) {
 }
 
 static const char *one_device_unfit(const struct problem *problem) {
-        switch (problem->signature->kind) {
+        const struct signature *s = problem->signature;
+        switch (s->kind) {
         case KIND_REDUCE:
         case KIND_BATCH_REDUCE:
         case KIND_BARRIER: break;
@@ -123,9 +132,15 @@ static const char *one_device_unfit(const struct problem *problem) {
                 if (problem_index_of_rank(problem, problem->signature->root) == NO_INDEX)
                         return "the root is not among the contributors";
                 break;
+        case KIND_REDUCE_SCATTER:
+                if (!problem_is_near(problem, problem_worker(problem)))
+                        return "it takes slices of what one device reaches, and there is none that reaches "
+                               "all of these GPUs";
+                if (problem->homes && (s->options.check_numerics || s->options.check_overflow))
+                        return "GPUs do not tell which element of the whole a check of a slice has found";
+                break;
         case KIND_UNSPECIFIED:
         case KIND_GATHER:
-        case KIND_REDUCE_SCATTER:
         case KIND_MERGE_CALL:
         case N_KIND: return "it does not do this kind of collective";
         }

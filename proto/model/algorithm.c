@@ -8,6 +8,7 @@ static const char *const words[N_ALGORITHM] = {
         [ALGORITHM_HIERARCHICAL_COPY] = "hierarchical_copy",
         [ALGORITHM_LIBRARY] = "library",
         [ALGORITHM_COLLECT] = "collect",
+        [ALGORITHM_GATHER] = "gather",
 };
 
 const char *algorithm_word(enum algorithm_name algorithm) {

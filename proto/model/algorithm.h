@@ -7,6 +7,7 @@ enum algorithm_name {
         ALGORITHM_HIERARCHICAL_COPY,
         ALGORITHM_LIBRARY,
         ALGORITHM_COLLECT, /* of a merge_call: nobody asks for it */
+        ALGORITHM_GATHER,  /* of a gather: likewise */
         N_ALGORITHM,       /* a word that names none */
 };
 

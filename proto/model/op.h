@@ -9,8 +9,8 @@ enum kind {
         KIND_BROADCAST,
         KIND_BATCH_REDUCE,
         KIND_BARRIER,
-        KIND_GATHER,         /* reserved, UNSUPPORTED */
-        KIND_REDUCE_SCATTER, /* reserved, UNSUPPORTED */
+        KIND_GATHER,
+        KIND_REDUCE_SCATTER,
         KIND_MERGE_CALL,
         KIND_MERGE_RESULT,
         N_KIND,
@@ -34,6 +34,16 @@ enum op {
 /* One replica brings what the others receive: signature.root. */
 static inline bool kind_has_root(enum kind kind) {
         return kind == KIND_BROADCAST || kind == KIND_MERGE_RESULT;
+}
+
+/* It works along one dimension of its values. */
+static inline bool kind_has_axis(enum kind kind) {
+        return kind == KIND_GATHER || kind == KIND_REDUCE_SCATTER;
+}
+
+/* It combines values by an op. */
+static inline bool kind_reduces(enum kind kind) {
+        return kind == KIND_REDUCE || kind == KIND_BATCH_REDUCE || kind == KIND_REDUCE_SCATTER;
 }
 
 const char *kind_name(enum kind kind); /* "reduce", "batch_reduce", ...; never NULL */

@@ -107,8 +107,7 @@ static enum status check_dense_shape(const struct half_view *v, const struct ent
 static enum status check_room(const struct half_view *v, const struct entry *e) {
         struct view view;
         uint64_t extent;
-        entry_view(e, &e->output, &view);
-        view.n_dims = e->n_dims;
+        entry_output_view(v->signature, e, &view);
         size_t in = dtype_bytes(e->dtype), out = dtype_bytes(entry_output_dtype(e));
         if (e->output.n_strides == 0 &&
                 (!view_extent(&view, &extent) || __builtin_mul_overflow(extent, in > out ? in : out, &extent) ||
@@ -124,6 +123,9 @@ static enum status check_kind(const struct half_view *v, const struct entry *e) 
                 return error_set(v->err, STATUS_UNSUPPORTED, FIELD_LAYOUT,
                         "a %s of sparse values is not done; reduce, batch_reduce and broadcast are",
                         kind_name(kind));
+        if (v->signature->axes)
+                return error_set(v->err, STATUS_INVALID, FIELD_AXIS,
+                        "sparse values are reduced over replicas alone; leave the axes out");
         if (e->destination == DESTINATION_SAME)
                 return error_set(v->err, STATUS_INVALID, FIELD_DESTINATIONS,
                         "\"same\" writes each result over its input, and the result of sparse values is as long "

@@ -7,10 +7,6 @@
 
 #define DTYPES_TEXT "u8 i8 u16 i16 u32 i32 u64 i64 f16 bf16 f32 f64 bool c64 c128"
 
-static bool is_reduction(enum kind kind) {
-        return kind == KIND_REDUCE || kind == KIND_BATCH_REDUCE;
-}
-
 /* --- the head --- */
 
 static enum status check_kind(const struct half_view *v) {
@@ -19,23 +15,24 @@ static enum status check_kind(const struct half_view *v) {
         case KIND_BROADCAST:
         case KIND_BATCH_REDUCE:
         case KIND_BARRIER:
+        case KIND_GATHER:
+        case KIND_REDUCE_SCATTER:
         case KIND_MERGE_CALL:
         case KIND_MERGE_RESULT: return STATUS_OK;
         case KIND_UNSPECIFIED:
                 return error_set(v->err, STATUS_INVALID, FIELD_KIND,
-                        "say which kind: reduce, broadcast, batch_reduce or barrier");
-        case KIND_GATHER:
-        case KIND_REDUCE_SCATTER:
+                        "say which kind: reduce, broadcast, batch_reduce, gather, reduce_scatter or barrier");
         case N_KIND: break;
         }
         return error_set(v->err, STATUS_UNSUPPORTED, FIELD_KIND,
-                "this kind (%s) is not done; reduce, broadcast, batch_reduce and barrier are",
+                "this kind (%s) is not done; reduce, broadcast, batch_reduce, gather, reduce_scatter and barrier "
+                "are",
                 kind_name(v->signature->kind));
 }
 
 static enum status check_op(const struct half_view *v) {
         const struct signature *s = v->signature;
-        if (!is_reduction(s->kind)) {
+        if (!kind_reduces(s->kind)) {
                 if (s->op == OP_UNSPECIFIED)
                         return STATUS_OK;
                 return error_set(v->err, STATUS_INVALID, FIELD_OP,
@@ -49,6 +46,23 @@ static enum status check_op(const struct half_view *v) {
         if ((unsigned int)s->op >= N_OP)
                 return error_set(v->err, STATUS_UNSUPPORTED, FIELD_OP, "%s is not done; what works: %s",
                         op_name(s->op), op_supported_text());
+        return STATUS_OK;
+}
+
+/* Which dimensions they may be, each entry says. */
+static enum status check_axes(const struct half_view *v) {
+        const struct signature *s = v->signature;
+        int n = __builtin_popcount(s->axes);
+        if (kind_has_axis(s->kind) && n != 1)
+                return error_set(v->err, STATUS_INVALID, FIELD_AXIS,
+                        "a %s works along one axis of its values, but %d were given", kind_name(s->kind), n);
+        if (n > 0 && !kind_has_axis(s->kind) && !kind_reduces(s->kind))
+                return error_set(v->err, STATUS_INVALID, FIELD_AXIS,
+                        "a %s takes its values whole, but an axis was given; leave it out", kind_name(s->kind));
+        if (s->axes & AXIS_BEYOND)
+                return error_set(v->err, STATUS_INVALID, FIELD_AXIS,
+                        "an axis of %d or more was given; a value has at most %d dimensions, counted from 0",
+                        MAX_DIMS, MAX_DIMS);
         return STATUS_OK;
 }
 
@@ -110,7 +124,7 @@ static enum status check_weight(const struct half_view *v) {
         if (op != OP_SUM && op != OP_MEAN)
                 return error_set(v->err, STATUS_INVALID, FIELD_OPTIONS,
                         "a weight is for SUM and MEAN, not for %s; leave it out",
-                        is_reduction(v->signature->kind) ? op_name(op) : kind_name(v->signature->kind));
+                        kind_reduces(v->signature->kind) ? op_name(op) : kind_name(v->signature->kind));
         if (!isfinite(o->weight) || o->weight < 0)
                 return error_set(v->err, STATUS_INVALID, FIELD_OPTIONS,
                         "the weight of R%" PRIu32 " is %g; it must be 0 or a positive finite number", v->rank,
@@ -121,7 +135,7 @@ static enum status check_weight(const struct half_view *v) {
 static enum status check_options(const struct half_view *v) {
         const struct options *o = &v->signature->options;
         const char *what = option_not_done(o);
-        if (o->coalesce && !is_reduction(v->signature->kind))
+        if (o->coalesce && !kind_reduces(v->signature->kind))
                 return error_set(v->err, STATUS_INVALID, FIELD_OPTIONS,
                         "coalesce combines rows of equal index, and a %s combines nothing; leave it out",
                         kind_name(v->signature->kind));
@@ -131,6 +145,13 @@ static enum status check_options(const struct half_view *v) {
         if (o->rounding != ROUNDING_UNSPECIFIED && v->signature->op != OP_MEAN)
                 return error_set(v->err, STATUS_INVALID, FIELD_OPTIONS,
                         "a rounding is for MEAN of integers; leave it out");
+        bool is_cut = v->signature->kind == KIND_REDUCE_SCATTER ||
+                      (kind_reduces(v->signature->kind) && v->signature->axes);
+        if (o->check_inputs && is_cut)
+                return error_set(v->err, STATUS_UNSUPPORTED, FIELD_OPTIONS,
+                        "check_inputs reads each input once, as a whole, and a %s does not; leave it out",
+                        v->signature->kind == KIND_REDUCE_SCATTER ? "reduce_scatter"
+                                                                  : "reduction over axes");
         enum status status = check_ways(v);
         return status == STATUS_OK ? check_weight(v) : status;
 }
@@ -152,9 +173,10 @@ static enum status check_length(const struct half_view *v) {
         if (s->kind == KIND_BARRIER && s->n_entries != 0)
                 return error_set(v->err, STATUS_INVALID, FIELD_BATCH_LENGTH,
                         "a barrier takes no values, but %" PRIu32 " were given", s->n_entries);
-        if (s->kind == KIND_BATCH_REDUCE && s->n_entries == 0)
+        bool is_batch = s->kind == KIND_BATCH_REDUCE || kind_has_axis(s->kind);
+        if (is_batch && s->n_entries == 0)
                 return error_set(v->err, STATUS_INVALID, FIELD_BATCH_LENGTH,
-                        "a batch_reduce needs at least one entry");
+                        "a %s needs at least one entry", kind_name(s->kind));
         if ((s->kind == KIND_REDUCE || s->kind == KIND_BROADCAST) && s->n_entries != 1)
                 return error_set(v->err, STATUS_INVALID, FIELD_BATCH_LENGTH,
                         "a %s takes exactly one value, but %" PRIu32 " were given; batch_reduce takes many",
@@ -171,13 +193,13 @@ static enum status check_dtype(const struct half_view *v, const struct entry *e)
         if (!dtype_is_supported(e->dtype))
                 return error_set(v->err, STATUS_UNSUPPORTED, FIELD_DTYPE, "%s is not done; what works: %s",
                         dtype_name(e->dtype),
-                        is_reduction(v->signature->kind) ? op_supported_text() : DTYPES_TEXT);
+                        kind_reduces(v->signature->kind) ? op_supported_text() : DTYPES_TEXT);
         return STATUS_OK;
 }
 
 /* The only result of another type than its inputs. */
 static bool is_integer_mean(const struct half_view *v, const struct entry *e) {
-        return is_reduction(v->signature->kind) && v->signature->op == OP_MEAN && dtype_is_integer(e->dtype);
+        return kind_reduces(v->signature->kind) && v->signature->op == OP_MEAN && dtype_is_integer(e->dtype);
 }
 
 static enum status check_output_dtype(const struct half_view *v, const struct entry *e) {
@@ -215,7 +237,7 @@ static enum status check_integer_mean(const struct half_view *v, const struct en
 static enum status check_op_on_dtype(const struct half_view *v, const struct entry *e) {
         const struct options *o = &v->signature->options;
         enum op op = v->signature->op;
-        if (!is_reduction(v->signature->kind))
+        if (!kind_reduces(v->signature->kind))
                 return STATUS_OK;
         if (o->has_weight && !dtype_is_float(e->dtype))
                 return error_set(v->err, STATUS_UNSUPPORTED, FIELD_OPTIONS,
@@ -248,6 +270,40 @@ static enum status check_shape(const struct half_view *v, const struct entry *e)
                 "the product of the dimensions goes beyond what 63 bits can count");
 }
 
+static enum status check_entry_axes(const struct half_view *v, const struct entry *e) {
+        char shown[128];
+        struct text t;
+        uint16_t axes = v->signature->axes;
+        uint32_t last = axes ? 31 - (uint32_t)__builtin_clz(axes) : 0;
+        if (axes == 0 || last < e->n_dims)
+                return STATUS_OK;
+        text_init(&t, shown, sizeof(shown));
+        entry_print(e, &t);
+        if (e->n_dims == 0)
+                return error_set(v->err, STATUS_INVALID, FIELD_AXIS,
+                        "the value is a scalar, %s, and has no axis %" PRIu32 "; give it a dimension of 1",
+                        shown, last);
+        return error_set(v->err, STATUS_INVALID, FIELD_AXIS,
+                "axis %" PRIu32 " is outside of the value, %s; its axes are 0 to %" PRIu32, last, shown,
+                e->n_dims - 1);
+}
+
+/* Room for more than can be counted is none. */
+static enum status check_output_extent(const struct half_view *v, const struct entry *e) {
+        struct entry output = *e;
+        uint64_t n, n_bytes;
+        if (!kind_has_axis(v->signature->kind))
+                return STATUS_OK;
+        entry_output_shape(v->signature, e, output.shape);
+        if (entry_count(&output, &n) &&
+                !__builtin_mul_overflow(n, dtype_bytes(entry_output_dtype(e)), &n_bytes) &&
+                n_bytes <= INT64_MAX)
+                return STATUS_OK;
+        return error_set(v->err, STATUS_LIMIT, FIELD_EXTENT,
+                "an output of %" PRIu64 " along axis %" PRIu32 " goes beyond what 63 bits can count",
+                e->output_extent, signature_axis(v->signature));
+}
+
 static enum status refuse_sharing(
         const struct half_view *v, const char *what, const struct view *view, const uint32_t dims[2]) {
         if (view->strides[dims[0]] == 0)
@@ -266,6 +322,7 @@ static enum status refuse_sharing(
 static enum status check_strides(
         const struct half_view *v, const struct entry *e, const struct place *place, const char *what) {
         struct view view;
+        bool is_output = place == &e->output;
         uint32_t dims[2];
         uint64_t extent;
         if (place->n_strides == 0)
@@ -275,7 +332,10 @@ static enum status check_strides(
                         "the %s has %" PRIu32 " dimensions and another number of strides; give one for each, "
                         "or none where it is contiguous",
                         what, e->n_dims);
-        entry_view(e, place, &view);
+        if (is_output)
+                entry_output_view(v->signature, e, &view);
+        else
+                entry_view(e, place, &view);
         if (!view_extent(&view, &extent))
                 return error_set(v->err, STATUS_LIMIT, FIELD_STRIDES,
                         "the strides of the %s reach beyond what 63 bits can count", what);
@@ -304,7 +364,11 @@ static enum status check_device(const struct half_view *v, const struct entry *e
 }
 
 static enum status check_same(const struct half_view *v, const struct entry *e) {
-        if (!is_reduction(v->signature->kind))
+        if (v->signature->axes)
+                return error_set(v->err, STATUS_INVALID, FIELD_DESTINATIONS,
+                        "\"same\" is where the value lives, and this result has another shape than the value; "
+                        "give it an output of its own");
+        if (!kind_reduces(v->signature->kind))
                 return error_set(v->err, STATUS_INVALID, FIELD_DESTINATIONS,
                         "\"same\" is where the value lives; a %s has an input at its root alone: name all, a "
                         "rank or a set of ranks",
@@ -357,6 +421,16 @@ static enum status check_object(const struct half_view *v, const struct entry *e
                 "lives");
 }
 
+/* Everybody receives a slice, which is its own. */
+static enum status check_scatter(const struct half_view *v, const struct entry *e) {
+        if (v->signature->kind != KIND_REDUCE_SCATTER)
+                return STATUS_OK;
+        if (e->destination == DESTINATION_ALL && !e->output.result)
+                return STATUS_OK;
+        return error_set(v->err, STATUS_INVALID, FIELD_DESTINATIONS,
+                "a reduce_scatter gives each replica a slice of its own: its destination is all, into buffers");
+}
+
 static enum status refuse_place(const struct half_view *v, uint32_t i, const char *what) {
         return error_set(v->err, STATUS_INVALID, FIELD_BUFFER,
                 "R%" PRIu32 " %s of entry %" PRIu32 ", but gave no buffer for it", v->rank, what, i);
@@ -378,7 +452,8 @@ static enum status check_places(const struct half_view *v, uint32_t i) {
                 return refuse_place(v, i, "receives values and indices");
         if (place_is_there(&e->output) || is_root || e->destination == DESTINATION_SAME)
                 return STATUS_OK;
-        if (entry_has_destination(e, v->rank))
+        bool is_wanted = s->kind != KIND_REDUCE_SCATTER || e->output_extent > 0;
+        if (entry_has_destination(e, v->rank) && is_wanted)
                 return refuse_place(v, i, "receives the result");
         return STATUS_OK;
 }
@@ -393,6 +468,10 @@ enum status signature_check_entry(const struct half_view *v, uint32_t i) {
         if (status == STATUS_OK)
                 status = check_shape(v, e);
         if (status == STATUS_OK)
+                status = check_entry_axes(v, e);
+        if (status == STATUS_OK)
+                status = check_output_extent(v, e);
+        if (status == STATUS_OK)
                 status = signature_check_sparse(v, e);
         if (status == STATUS_OK)
                 status = check_places_strides(v, e);
@@ -400,6 +479,8 @@ enum status signature_check_entry(const struct half_view *v, uint32_t i) {
                 status = check_destinations(v, e);
         if (status == STATUS_OK)
                 status = check_object(v, e);
+        if (status == STATUS_OK)
+                status = check_scatter(v, e);
         if (status == STATUS_OK)
                 status = check_places(v, i);
         if (status != STATUS_OK)
@@ -409,7 +490,7 @@ enum status signature_check_entry(const struct half_view *v, uint32_t i) {
 
 enum status signature_check_head(const struct half_view *v) {
         static enum status (*const checks[])(
-                const struct half_view *) = { check_kind, check_op, check_root, check_options, check_length };
+                const struct half_view *) = { check_kind, check_op, check_axes, check_root, check_options, check_length };
         enum status status = STATUS_OK;
         for (size_t i = 0; status == STATUS_OK && i < ARRAY_SIZE(checks); i++)
                 status = checks[i](v);

@@ -5,6 +5,29 @@
 
 /* --- what a half says --- */
 
+uint32_t signature_axis(const struct signature *s) {
+        return s->axes ? (uint32_t)__builtin_ctz(s->axes) : MAX_DIMS;
+}
+
+uint16_t signature_free_axes(const struct signature *s) {
+        return s->kind == KIND_REDUCE_SCATTER ? 0 : s->axes;
+}
+
+void entry_output_shape(const struct signature *s, const struct entry *e, uint64_t ret[MAX_DIMS]) {
+        memcpy(ret, e->shape, MAX_DIMS * sizeof(*ret));
+        if (e->layout == LAYOUT_SPARSE)
+                ret[0] = e->output_extent;
+        for (uint32_t d = 0; d < e->n_dims; d++)
+                if (s->axes >> d & 1)
+                        ret[d] = kind_has_axis(s->kind) ? e->output_extent : 1;
+}
+
+void entry_output_view(const struct signature *s, const struct entry *e, struct view *ret) {
+        uint64_t shape[MAX_DIMS];
+        entry_output_shape(s, e, shape);
+        view_make(ret, e->n_dims, shape, e->output.n_strides ? e->output.strides : NULL);
+}
+
 bool entry_count(const struct entry *e, uint64_t *ret) {
         if (e->n_dims > MAX_DIMS)
                 return false;
@@ -22,15 +45,7 @@ bool entry_count(const struct entry *e, uint64_t *ret) {
 }
 
 void entry_view(const struct entry *e, const struct place *place, struct view *ret) {
-        uint64_t shape[MAX_DIMS];
-        bool is_output = place == &e->output || place == &e->sparse.output_indices;
-        memcpy(shape, e->shape, sizeof(shape));
-        if (e->layout == LAYOUT_SPARSE && is_output)
-                shape[0] = e->output_extent;
-        if (place == &e->sparse.indices || place == &e->sparse.output_indices)
-                view_make(ret, 1, shape, NULL);
-        else
-                view_make(ret, e->n_dims, shape, place->n_strides ? place->strides : NULL);
+        view_make(ret, e->n_dims, e->shape, place->n_strides ? place->strides : NULL);
 }
 
 uint64_t entry_row_elements(const struct entry *e) {
@@ -68,13 +83,13 @@ bool signature_reads(const struct signature *s, unsigned int rank) {
         switch (s->kind) {
         case KIND_REDUCE:
         case KIND_BATCH_REDUCE:
+        case KIND_GATHER:
+        case KIND_REDUCE_SCATTER:
         case KIND_MERGE_CALL: return true;
         case KIND_BROADCAST:
         case KIND_MERGE_RESULT: return s->root == rank;
         case KIND_UNSPECIFIED:
         case KIND_BARRIER:
-        case KIND_GATHER:
-        case KIND_REDUCE_SCATTER:
         case N_KIND: return false;
         }
         return false;
@@ -154,6 +169,8 @@ enum field signature_compare_heads(const struct signature *a, const struct signa
                 return FIELD_OP;
         if (kind_has_root(a->kind) && a->root != b->root)
                 return FIELD_ROOT;
+        if (a->axes != b->axes)
+                return FIELD_AXIS;
         if (!options_are_equal(&a->options, &b->options) || strcmp(a->tag, b->tag) != 0)
                 return FIELD_OPTIONS;
         if (a->n_entries != b->n_entries)
@@ -173,25 +190,26 @@ static enum field compare_sparse(const struct sparse *a, const struct sparse *b)
         return FIELD_UNSPECIFIED;
 }
 
-static enum field compare_shapes(const struct entry *a, const struct entry *b) {
+/* But for the lengths in the dimensions `free`. */
+static enum field compare_shapes(const struct entry *a, const struct entry *b, uint16_t free) {
         if (a->layout == LAYOUT_SPARSE)
                 return compare_sparse(&a->sparse, &b->sparse);
         if (a->n_dims != b->n_dims)
                 return FIELD_SHAPE;
         for (uint32_t i = 0; i < a->n_dims && i < MAX_DIMS; i++)
-                if (a->shape[i] != b->shape[i])
+                if (a->shape[i] != b->shape[i] && !(free >> i & 1))
                         return FIELD_SHAPE;
         return FIELD_UNSPECIFIED;
 }
 
-static enum field compare_entries(const struct entry *a, const struct entry *b) {
+static enum field compare_entries(const struct entry *a, const struct entry *b, uint16_t free) {
         if (a->dtype != b->dtype)
                 return FIELD_DTYPE;
         if (entry_output_dtype(a) != entry_output_dtype(b))
                 return FIELD_OUTPUT_DTYPE;
         if (a->layout != b->layout)
                 return FIELD_LAYOUT;
-        enum field field = compare_shapes(a, b);
+        enum field field = compare_shapes(a, b, free);
         if (field != FIELD_UNSPECIFIED)
                 return field;
         if (!destinations_are_equal(a, b))
@@ -205,26 +223,28 @@ static void digest_object(const struct place *place, struct sip *digest) {
                 sip_word(digest, place->offset_bytes);
 }
 
-static void digest_shape(const struct entry *e, struct sip *digest) {
+static void digest_shape(const struct entry *e, uint16_t free, struct sip *digest) {
         const struct sparse *sparse = &e->sparse;
         const uint64_t *shape = e->layout == LAYOUT_SPARSE ? sparse->dense_shape : e->shape;
         uint32_t n_dims = e->layout == LAYOUT_SPARSE ? sparse->n_dense_dims : e->n_dims;
         for (uint32_t d = 0; d < n_dims && d < MAX_DIMS; d++)
-                sip_word(digest, shape[d]);
+                sip_word(digest, free >> d & 1 ? 0 : shape[d]);
         if (e->layout != LAYOUT_SPARSE)
                 return;
         sip_word(digest, (uint64_t)sparse->index_dtype | (uint64_t)n_dims << 32);
         digest_object(&sparse->output_indices, digest);
 }
 
-void entries_digest(const struct entry *entries, uint32_t n, struct sip *digest) {
+void entries_digest(
+        const struct signature *s, const struct entry *entries, uint32_t n, struct sip *digest) {
+        uint16_t free = signature_free_axes(s);
         for (uint32_t i = 0; i < n; i++) {
                 const struct entry *e = &entries[i];
                 uint64_t destination = names_ranks(e) ? DESTINATION_RANKS : e->destination;
                 sip_word(digest, (uint64_t)e->dtype | (uint64_t)entry_output_dtype(e) << 8 |
                                          (uint64_t)e->layout << 16 | destination << 24 |
                                          (uint64_t)(e->layout == LAYOUT_SPARSE ? 0 : e->n_dims) << 32);
-                digest_shape(e, digest);
+                digest_shape(e, free, digest);
                 digest_object(&e->output, digest);
                 if (e->destination == DESTINATION_DEVICE)
                         sip_word(digest, e->destination_device);
@@ -242,8 +262,9 @@ enum field signature_compare(const struct signature *a, const struct entry *a_en
         enum field field = signature_compare_heads(a, b);
         if (field != FIELD_UNSPECIFIED)
                 return field;
+        uint16_t free = signature_free_axes(a);
         for (uint32_t i = 0; i < a->n_entries; i++) {
-                field = compare_entries(&a_entries[i], &b_entries[i]);
+                field = compare_entries(&a_entries[i], &b_entries[i], free);
                 if (field != FIELD_UNSPECIFIED) {
                         *ret_entry = (int32_t)i;
                         return field;
@@ -369,6 +390,14 @@ static void print_head_options(const struct signature *s, struct text *t) {
         print_options(&s->options, t);
 }
 
+static void print_axes(uint16_t axes, struct text *t) {
+        uint32_t n = (uint32_t)__builtin_popcount(axes);
+        text_add(t, "%s", n == 0 ? "no axis" : n == 1 ? "axis" : "axes");
+        for (uint32_t d = 0; d < MAX_DIMS; d++)
+                if (axes >> d & 1)
+                        text_add(t, " %" PRIu32, d);
+}
+
 static void print_entry_field(const struct entry *e, enum field field, struct text *t) {
         if (field == FIELD_OUTPUT_DTYPE)
                 text_add(t, "%s", dtype_name(entry_output_dtype(e)));
@@ -394,6 +423,8 @@ void signature_print_field(const struct signature *s, const struct entry *entrie
                 text_add(t, "%s", op_name(s->op));
         else if (field == FIELD_ROOT)
                 text_add(t, "root %" PRIu32, s->root);
+        else if (field == FIELD_AXIS)
+                print_axes(s->axes, t);
         else if (field == FIELD_OPTIONS)
                 print_head_options(s, t);
         else

@@ -125,12 +125,24 @@ struct signature {
         char tag[MAX_TAG_BYTES + 1]; /* KIND_MERGE_CALL: which function, and what it is to make; terminated */
 };
 
+/* The dimension of a kind that has one. */
+uint32_t signature_axis(const struct signature *s);
+/* Dimensions, as in `axes`, in which the replicas' inputs may differ in length: what is gathered along or
+ * reduced over. */
+uint16_t signature_free_axes(const struct signature *s);
+
+/* The shape of an output: as long along the axis as it has room for, of a reduce_scatter as its own slice is;
+ * 1 in each dimension that is reduced over; of sparse values as many rows as it has room for. Of an entry with at most MAX_DIMS dimensions. */
+void entry_output_shape(const struct signature *s, const struct entry *e, uint64_t ret[MAX_DIMS]);
+/* How its elements lie there. */
+void entry_output_view(const struct signature *s, const struct entry *e, struct view *ret);
+
 /* Elements of an entry; false when the product reaches 2^63, or when there are more than MAX_DIMS dimensions.
  */
 bool entry_count(const struct entry *e, uint64_t *ret);
 
-/* How the elements lie at one of its places, which is one of this very entry's. Of an entry with at most
- * MAX_DIMS dimensions, and as many strides or none. */
+/* How the elements lie at one of its places. Of an entry with at most MAX_DIMS dimensions, and as many
+ * strides or none. */
 void entry_view(const struct entry *e, const struct place *place, struct view *ret);
 
 /* Elements of one row of a sparse entry whose shape was found countable. */
@@ -147,7 +159,8 @@ bool entry_has_destination(const struct entry *e, unsigned int rank);
  * to the next, a multiple of 64. 0 where the entry has no elements, or more than can be counted. */
 uint64_t entry_part_bytes(const struct entry *e);
 
-/* Whether `rank` reads its input: everybody in a reduction and a merge_call, the root in a broadcast. */
+/* Whether `rank` reads its input: everybody in a reduction, a gather and a merge_call, the root in a
+ * broadcast. */
 bool signature_reads(const struct signature *s, unsigned int rank);
 
 /* The rules a half keeps by itself: op given and supported for the dtype, kind known, shapes countable,
@@ -181,7 +194,8 @@ enum field signature_compare(const struct signature *a, const struct entry *a_en
 /* The same of all but the entries. */
 enum field signature_compare_heads(const struct signature *a, const struct signature *b);
 /* Takes in all that is compared of `n` entries, so that equal ones, and they alone, make equal digests. */
-void entries_digest(const struct entry *entries, uint32_t n, struct sip *digest);
+void entries_digest(
+        const struct signature *s, const struct entry *entries, uint32_t n, struct sip *digest);
 
 /* What a half says of `field` (of entry `entry`), for people: "f32[1024,10]", "SUM", "root 1", "R0 R2". */
 void signature_print_field(const struct signature *s, const struct entry *entries, enum field field,

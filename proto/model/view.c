@@ -60,6 +60,22 @@ bool view_extent(const struct view *v, uint64_t *ret) {
         return true;
 }
 
+uint64_t open_view_close(struct open_view *v, uint64_t length) {
+        struct view view = v->view;
+        uint64_t count = 1;
+        if (v->axis < view.n_dims)
+                view.shape[v->axis] = length;
+        if (v->axis < view.n_dims && v->is_packed)
+                view_make(&v->view, view.n_dims, view.shape, NULL);
+        else
+                v->view = view;
+        for (uint32_t d = 0; d < view.n_dims; d++)
+                count *= view.shape[d];
+        view_simplify(&v->view);
+        v->axis = MAX_DIMS;
+        return count;
+}
+
 /* --- moving elements --- */
 
 /* A run of elements along the last dimension. */

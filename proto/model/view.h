@@ -29,6 +29,16 @@ bool view_is_empty(const struct view *v);
 /* Elements from the first to the last in memory, both included; 0 of an empty one. false: beyond 63 bits. */
 bool view_extent(const struct view *v, uint64_t *ret);
 
+/* A value whose length along one dimension is known only later; until then it is what there is room for. */
+struct open_view {
+        struct view view;
+        uint32_t axis;  /* MAX_DIMS: nothing is open */
+        bool is_packed; /* it will be contiguous, whatever its length */
+};
+
+/* Of that length, simplified; nothing is open any more. Its elements. */
+uint64_t open_view_close(struct open_view *v, uint64_t length);
+
 /* --- who shares bytes with whom --- */
 
 /* Both searches use up *steps: to decide whether two lattices meet can take for ever. What slicing, stepping

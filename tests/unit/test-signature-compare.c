@@ -10,7 +10,7 @@ static struct sip digest_of(const struct half *h) {
         struct sip digest;
         sip_begin(&digest, seed);
         for (uint32_t i = 0; i < h->signature.n_entries; i++) /* in slices, as it is done */
-                entries_digest(&h->entries[i], 1, &digest);
+                entries_digest(&h->signature, &h->entries[i], 1, &digest);
         return digest;
 }
 

@@ -35,12 +35,9 @@ END_TEST
 START_TEST(other_kinds_are_not_done) {
         struct half h = half_of(KIND_REDUCE);
         h.signature.kind = KIND_UNSPECIFIED;
-        check_refused(&h, STATUS_INVALID, FIELD_KIND, "reduce, broadcast, batch_reduce or barrier");
-        for (unsigned int kind = KIND_GATHER; kind <= N_KIND;
-                kind += kind == KIND_REDUCE_SCATTER ? N_KIND - kind : 1) {
-                h.signature.kind = (enum kind)kind;
-                check_refused(&h, STATUS_UNSUPPORTED, FIELD_KIND, kind_name((enum kind)kind));
-        }
+        check_refused(&h, STATUS_INVALID, FIELD_KIND, "reduce_scatter or barrier");
+        h.signature.kind = N_KIND;
+        check_refused(&h, STATUS_UNSUPPORTED, FIELD_KIND, kind_name(N_KIND));
 }
 END_TEST
 

@@ -46,8 +46,8 @@ static void note_numerics(const struct job *j) {
                 const struct findings found = { .numerics = { .n = j->nonfinite[i].n,
                                                         .rank = inputs[i].rank,
                                                         .entry = j->step->entry,
-                                                        .index = j->step->first_element + j->first_element +
-                                                                 j->nonfinite[i].first } };
+                                                        .index = step_entry_index(j->step,
+                                                                j->first_element + j->nonfinite[i].first) } };
                 findings_add(j->chunk->found, &found);
         }
 }
@@ -58,8 +58,8 @@ static void check_overflow(const struct job *j) {
                 return;
         const struct findings found = { .overflow = { .n = count.n,
                                                 .entry = j->step->entry,
-                                                .index = j->step->first_element + j->first_element +
-                                                         count.first } };
+                                                .index = step_entry_index(j->step,
+                                                        j->first_element + count.first) } };
         findings_add(j->chunk->found, &found);
 }
 
