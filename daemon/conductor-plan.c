@@ -26,7 +26,7 @@ struct plan_text {
 /* As many halves as there are ranks, each with buffers of its own. */
 struct made_up {
         struct signature signature;
-        uint32_t world_size;
+        uint32_t world_size, n_sparse;
         uint32_t ranks[MAX_WORLD];
         double weights[MAX_WORLD];
         const struct entry *pointers[MAX_WORLD];
@@ -47,6 +47,19 @@ static uint64_t place_entry(struct entry *e, uint32_t rank, bool reads, uint64_t
         return n_bytes;
 }
 
+/* Each of its places in a file of its own, and room for the rows of all. */
+static void place_sparse(struct entry *e, uint64_t file, uint32_t n_ranks) {
+        struct sparse *s = &e->sparse;
+        size_t index_bytes = dtype_bytes(s->index_dtype);
+        uint64_t n = e->n_dims && e->shape[0] < UINT64_C(1) << 40 ? e->shape[0] : 0;
+        e->output_extent = n * n_ranks;
+        s->indices = (struct place){ .buffer = 3, .file = file, .span = { 0, n * index_bytes } };
+        s->output_indices = (struct place){ .buffer = 4, .file = file + 1 };
+        s->output_indices.span.n_bytes = e->output_extent * index_bytes;
+        e->output.file = file + 2;
+        e->output.span = (struct span){ 0, e->output.span.n_bytes * n_ranks };
+}
+
 static struct made_up *make_up(const struct msg_query *ask) {
         uint32_t n_entries = ask->shape.n_part_entries, n = ask->world_size;
         struct made_up *m = calloc(1, sizeof(*m) + (size_t)n * n_entries * sizeof(*m->entries));
@@ -64,9 +77,13 @@ static struct made_up *make_up(const struct msg_query *ask) {
                 if (n_entries)
                         memcpy(entries, ask->shape.entries, n_entries * sizeof(*entries));
                 for (uint32_t e = 0; e < n_entries; e++) {
-                        entries[e].layout = LAYOUT_DENSE;
                         entries[e].destination = DESTINATION_ALL;
                         at += place_entry(&entries[e], i, signature_reads(&m->signature, i), at);
+                        if (entries[e].layout != LAYOUT_SPARSE)
+                                continue;
+                        uint64_t index = (uint64_t)i * n_entries + e;
+                        place_sparse(&entries[e], 2ull * n + 1 + 3 * index, n);
+                        m->n_sparse += i == 0;
                 }
         }
         return m;
@@ -97,6 +114,7 @@ static enum status plan_made_up(
                 .entries = m->pointers,
                 .weights = m->weights,
                 .divisor = m->world_size,
+                .n_sparse = m->n_sparse,
                 .n_devices = engine_n_devices(c->house.engine) };
         struct planner *planner;
         enum status status = signature_check(&m->signature, m->pointers[0], 0, m->world_size, err);

@@ -103,8 +103,8 @@ enum status conductor_use_result(struct conductor *c, struct half *half, const s
         struct place *output, const struct half_view *v) {
         const struct result_user user = user_of(half, v->rank);
         enum dtype dtype = output == &e->output ? entry_output_dtype(e) : e->sparse.index_dtype;
-        enum status status = result_use(c->house.results, &user, output, extent_in_slot(v, e, output),
-                dtype_bytes(dtype), &c->error);
+        enum status status = result_use(
+                c->house.results, &user, output, extent_in_slot(v, e, output), dtype_bytes(dtype), &c->error);
         if (status != STATUS_OK)
                 return status;
         if (half->object && half->object != output->object)

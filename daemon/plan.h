@@ -32,7 +32,8 @@ enum step_kind {
  *
  * The last step is SCATTER_ADD. Its inputs are the rows that each rank brought (first_row, n_rows,
  * row_stride), then the sorted pairs, the numbers of the blocks, and room for an address per pair; its
- * outputs, with a row_stride, the rows of the result. Its elements are those of all rows that were brought. */
+ * outputs, with a row_stride, the rows of the result. Its elements are those of all rows that were brought.
+ */
 enum order_stage {
         ORDER_SORT,   /* input 0, indices -> output 0, pairs, sorted within blocks of ORDER_BLOCK */
         ORDER_MERGE,  /* pairs, sorted in runs of `run`, -> pairs, sorted in twice as long ones */
@@ -61,7 +62,8 @@ struct operand {
         uint32_t rank;
         double weight;     /* of an input, where the step has weights */
         uint64_t checksum; /* of an input, where the step checks inputs: what it had when it was submitted */
-        /* SCATTER_ADD: which rows, counted over all ranks, begin here; how many; elements from one to the next
+        /* SCATTER_ADD: which rows, counted over all ranks, begin here; how many; elements from one to the
+         * next
          */
         uint64_t first_row, n_rows, row_stride;
 };
@@ -106,7 +108,7 @@ struct step {
         uint64_t run;           /* ORDER_MERGE */
         uint64_t room;          /* ORDER_NUMBER: rows, and whose output has no more */
         uint32_t room_rank;
-        uint64_t row_elements;  /* SCATTER_ADD */
+        uint64_t row_elements; /* SCATTER_ADD */
         /* Where not all operands are dense: how the elements lie, as plan_strides tells for each operand.
          * n_dims 0: dense, all of them. */
         uint32_t n_dims;

@@ -75,8 +75,9 @@ static bool is_same_lattice(const struct signature *s, const struct entry *e) {
 
 static bool is_same_range(const struct signature *s, const struct entry *e) {
         const struct place *a = &e->input, *b = &e->output;
-        return e->layout == LAYOUT_DENSE && a->file == b->file && a->span.offset_bytes == b->span.offset_bytes &&
-               a->span.n_bytes == b->span.n_bytes && is_same_lattice(s, e);
+        return e->layout == LAYOUT_DENSE && a->file == b->file &&
+               a->span.offset_bytes == b->span.offset_bytes && a->span.n_bytes == b->span.n_bytes &&
+               is_same_lattice(s, e);
 }
 
 /* A result object is one place for all halves: the first one's stands for it. */
@@ -104,7 +105,8 @@ static void gather_indices(
         const struct entry *e = &problem->entries[half][i];
         const struct place *input = &e->sparse.indices, *output = &e->sparse.output_indices;
         if (signature_reads(problem->signature, problem->ranks[half]) && input->span.n_bytes > 0)
-                add_indices(&r->all[r->n++], input, &(struct range){ .half = half, .entry = i, .is_read = true });
+                add_indices(
+                        &r->all[r->n++], input, &(struct range){ .half = half, .entry = i, .is_read = true });
         if (place_is_written(problem, half, e, output))
                 add_indices(&r->spare[(*n_elsewhere)++], output,
                         &(struct range){ .half = half, .entry = i, .is_written = true });

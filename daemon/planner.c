@@ -50,7 +50,8 @@ uint64_t planner_bytes(const struct problem *problem) {
         uint64_t n_values = (uint64_t)problem->n_ranks * s->n_entries;
         uint64_t n_steps = kind_has_axis(s->kind) ? n_values : s->n_entries;
         /* Of each rank two steps, with an operand for each output; and what sorts. */
-        uint64_t n_sparse_steps = problem->n_sparse * (2ull * problem->n_ranks + 40);
+        uint64_t n_sparse_steps =
+                problem->n_sparse * (2ull * problem->n_ranks + (s->options.coalesce ? 40 : 1));
         uint64_t n_sparse_operands = n_sparse_steps * (problem->n_ranks + 2ull);
         uint64_t n_ranges = 4 * (n_values + (uint64_t)problem->n_ranks * problem->n_sparse);
         uint32_t n_dims = s->n_entries ? problem->entries[0][0].n_dims : 0;
@@ -91,11 +92,10 @@ static enum status refuse_overlap(
                         ? "lie in each other's gaps, with strides of which it cannot be told in reasonable "
                           "time "
                           "whether they share memory. Give them equal strides, or lay them apart"
-                : is_sparse
-                        ? "share memory. The output of a sparse value may share it with nothing"
-                        : "share memory. An output may share it only with its own replica's input of the "
-                          "same "
-                          "entry, exactly");
+                : is_sparse ? "share memory. The output of a sparse value may share it with nothing"
+                            : "share memory. An output may share it only with its own replica's input of the "
+                              "same "
+                              "entry, exactly");
 }
 
 /* Each weight is finite and not negative: its own half's check has seen to that. */

@@ -19,8 +19,8 @@ struct draft {
 };
 
 /* Copies a value of the caller and looks at what it names; `what` it is, for messages. */
-enum status draft_take_value(struct draft *d, const char *what, const struct tutti_value *given,
-        struct tutti_value *ret) MUST_USE;
+enum status draft_take_value(
+        struct draft *d, const char *what, const struct tutti_value *given, struct tutti_value *ret) MUST_USE;
 /* Where it lies: *ret, one of the places of d->entry. */
 enum status draft_place_value(
         struct draft *d, const char *what, const struct tutti_value *v, struct place *ret) MUST_USE;
@@ -29,5 +29,6 @@ enum status draft_place_value(
 
 /* d->input, whose rows are placed, has indices. */
 enum status draft_sparse_input(struct draft *d) MUST_USE;
-/* d->output, which is not placed yet, has indices, or should have. Without an input the entry is as it says. */
+/* d->output, which is not placed yet, has indices, or should have. Without an input the entry is as it says.
+ */
 enum status draft_sparse_output(struct draft *d, bool has_input) MUST_USE;

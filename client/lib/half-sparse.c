@@ -17,7 +17,8 @@ static enum status take_indices(struct draft *d, const char *what, const struct 
                 return refuse(d->err, STATUS_INVALID, FIELD_INDICES, "the %s have indices themselves", what);
         if (rows->n_dims == 0 || v->n_dims != 1 || v->shape[0] != rows->shape[0])
                 return refuse(d->err, STATUS_INVALID, FIELD_INDICES,
-                        "the %s are [%llu], of %u dimensions, and the rows are %llu; each row has one index, so "
+                        "the %s are [%llu], of %u dimensions, and the rows are %llu; each row has one index, "
+                        "so "
                         "both begin with the same number",
                         what, v->n_dims ? (unsigned long long)v->shape[0] : 1, v->n_dims,
                         rows->n_dims ? (unsigned long long)rows->shape[0] : 0);
@@ -33,7 +34,8 @@ static enum status take_indices(struct draft *d, const char *what, const struct 
 static void describe_sparse(struct draft *d, const struct tutti_value *rows) {
         struct entry *e = d->entry;
         e->layout = LAYOUT_SPARSE;
-        e->sparse.index_dtype = (unsigned int)d->indices.dtype < N_DTYPE ? (enum dtype)d->indices.dtype : N_DTYPE;
+        e->sparse.index_dtype =
+                (unsigned int)d->indices.dtype < N_DTYPE ? (enum dtype)d->indices.dtype : N_DTYPE;
         e->sparse.n_indices = rows->shape[0];
         e->sparse.n_dense_dims = rows->n_dims;
         memcpy(e->sparse.dense_shape, rows->shape, rows->n_dims * sizeof(*rows->shape));
@@ -71,7 +73,8 @@ static enum status compare_with_input(struct draft *d) {
                 return refuse(d->err, STATUS_INVALID, FIELD_INDEX_DTYPE,
                         "the indices of input and output are of different dtypes; nothing is converted");
         if (out->dtype != in->dtype)
-                d->entry->output_dtype = (unsigned int)out->dtype < N_DTYPE ? (enum dtype)out->dtype : N_DTYPE;
+                d->entry->output_dtype =
+                        (unsigned int)out->dtype < N_DTYPE ? (enum dtype)out->dtype : N_DTYPE;
         return STATUS_OK;
 }
 
@@ -87,8 +90,8 @@ enum status draft_sparse_output(struct draft *d, bool has_input) {
         if (status == STATUS_OK)
                 status = draft_place_value(d, "output", &d->output, &e->output);
         if (status == STATUS_OK)
-                status = draft_place_value(
-                        d, "indices of the output", &d->indices, &e->sparse.output_indices);
+                status =
+                        draft_place_value(d, "indices of the output", &d->indices, &e->sparse.output_indices);
         e->output_extent = d->output.shape[0];
         return status;
 }

@@ -125,13 +125,11 @@ static uint32_t open_axis(const struct draft *d, const struct place *place) {
 
 static struct open_view open_view_of(const struct draft *d, const struct place *place,
         const struct tutti_value *v, const struct view *view) {
-        return (struct open_view){ .view = *view,
-                .axis = open_axis(d, place),
-                .is_packed = !v->has_strides };
+        return (struct open_view){ .view = *view, .axis = open_axis(d, place), .is_packed = !v->has_strides };
 }
 
-static enum status note_plain(struct draft *d, const struct place *place, const struct tutti_value *v,
-        const struct view *view) {
+static enum status note_plain(
+        struct draft *d, const struct place *place, const struct tutti_value *v, const struct view *view) {
         struct staged staged = { .entry = d->index,
                 .role = role_of(d, place),
                 .memory = (uint8_t *)v->memory + v->offset,
@@ -168,8 +166,8 @@ static enum status place_plain(
 }
 
 /* In device memory: it must be there still, and where tuttid does not reach it, it is copied. */
-static enum status note_device(struct draft *d, const struct tutti_value *v, const struct view *view,
-        const struct place *place) {
+static enum status note_device(
+        struct draft *d, const struct tutti_value *v, const struct view *view, const struct place *place) {
         const struct device_memory *m = device_of(v->buffer);
         struct device_copy copy = { .buffer = v->buffer,
                 .entry = d->index,
@@ -199,7 +197,8 @@ enum status draft_place_value(
         if (status != STATUS_OK)
                 return status;
         size_t element_bytes = dtype_bytes((enum dtype)v->dtype);
-        limit_bytes = v->object ? v->object->slot_bytes : v->buffer->n_bytes; /* draft_take_value has looked */
+        limit_bytes =
+                v->object ? v->object->slot_bytes : v->buffer->n_bytes; /* draft_take_value has looked */
         if (element_bytes && !span_make(v->offset, extent, element_bytes, limit_bytes, &span))
                 return refuse(d->err, STATUS_INVALID, FIELD_OFFSET,
                         "the %s, %llu elements of %zu bytes from offset %zu on, is not aligned to its "
@@ -493,7 +492,8 @@ static enum status take_axes(struct half *h, struct error *err) {
         if (h->axes.n == 0)
                 return STATUS_OK;
         if (h->n_entries && arguments_copy(&ARGUMENTS(&entry), h->entries, h->stride_bytes) && entry.input &&
-                arguments_copy(&ARGUMENTS_SINCE(&h->first, has_strides), entry.input, entry.input->struct_size))
+                arguments_copy(
+                        &ARGUMENTS_SINCE(&h->first, has_strides), entry.input, entry.input->struct_size))
                 first = &h->first;
         return axes_take(&h->axes, first, &h->wire_axes, err);
 }

@@ -11,7 +11,7 @@ void tutti_reduction_init(struct tutti_reduction *reduction) {
 enum tutti_status meet_all(struct tutti_strategy *s,
         enum tutti_status (*start)(
                 struct tutti_strategy *s, uint32_t i, const void *arg, struct tutti_work **ret),
-        const void *arg) {
+        void (*see)(struct tutti_work *w, const void *arg), const void *arg) {
         struct tutti_work **works = calloc(s->n_local, sizeof(struct tutti_work *));
         enum tutti_status status =
                 works ? TUTTI_OK : say(TUTTI_NO_MEMORY, "no memory for %u works", s->n_local);
@@ -22,6 +22,8 @@ enum tutti_status meet_all(struct tutti_strategy *s,
                 enum tutti_status end = all_started ? tutti_work_wait(works[i], -1) : TUTTI_OK;
                 if (status == TUTTI_OK)
                         status = say_text(end, tutti_work_error(works[i])->text);
+                if (i == 0 && all_started && end == TUTTI_OK && see)
+                        see(works[i], arg);
                 tutti_work_free(works[i]);
         }
         free(works);
@@ -47,6 +49,15 @@ static enum tutti_status start_batch(
                         .output = r->outputs ? &r->outputs[i] : NULL, .destinations = r->destinations);
         }
         return tutti_batch_reduce_start(s->groups[i], NULL, b->op, b->entries, b->n, b->options, ret);
+}
+
+/* How long results are is the same for all. */
+static void see_extents(struct tutti_work *w, const void *arg) {
+        const struct batch *b = arg;
+        for (uint32_t e = 0; e < b->n; e++)
+                if (b->reductions[e].ret_extent &&
+                        tutti_work_extent(w, e, b->reductions[e].ret_extent, NULL) != TUTTI_OK)
+                        *b->reductions[e].ret_extent = 0;
 }
 
 static enum tutti_status check_reductions(const struct tutti_reduction *reductions, uint32_t n) {
@@ -76,7 +87,7 @@ enum tutti_status tutti_strategy_batch_reduce_to(struct tutti_strategy *s, enum 
                 .entries = calloc(n, sizeof(*b.entries)) };
         if (!b.entries)
                 return say(TUTTI_NO_MEMORY, "no memory for a batch of %u", n);
-        status = meet_all(s, start_batch, &b);
+        status = meet_all(s, start_batch, see_extents, &b);
         free(b.entries);
         return status;
 }
@@ -105,5 +116,5 @@ enum tutti_status tutti_strategy_broadcast_to(struct tutti_strategy *s, uint32_t
         const struct tutti_value *value, const struct tutti_value *outputs) {
         enum tutti_status status = check_cross_replica("tutti_context_merge_call");
         const struct broadcast b = { .root = root, .value = value, .outputs = outputs };
-        return status == TUTTI_OK ? meet_all(s, start_broadcast, &b) : status;
+        return status == TUTTI_OK ? meet_all(s, start_broadcast, NULL, &b) : status;
 }

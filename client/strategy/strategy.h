@@ -52,11 +52,12 @@ enum tutti_status context_meet(struct tutti_context *c,
 
 /* --- meetings.c --- */
 
-/* A half for each local replica, then all are waited for. The first status that is not OK. */
+/* A half for each local replica, then all are waited for. The first status that is not OK. `see` (NULL:
+ * nothing) is shown the first replica's work when it has ended with OK. */
 enum tutti_status meet_all(struct tutti_strategy *s,
         enum tutti_status (*start)(
                 struct tutti_strategy *s, uint32_t i, const void *arg, struct tutti_work **ret),
-        const void *arg);
+        void (*see)(struct tutti_work *w, const void *arg), const void *arg);
 
 /* --- arithmetic.c --- */
 

@@ -1,9 +1,10 @@
 /* Every input where it lies, one fused pass in rank order, the result written once to each destination.
  *
  * A reduction is one REDUCE step per entry, a broadcast one COPY step, a barrier nothing. Entries that have
- * no elements, or that nobody receives and nothing looks at, make no step. Sparse entries: sparse.c. The device that reduces is the one
- * that the options name, which need not hold any replica, or the problem's: it reads all inputs in place and
- * writes all outputs. Host devices all reach the same; what a GPU does not reach goes by way of host memory.
+ * no elements, or that nobody receives and nothing looks at, make no step. Sparse entries: sparse.c. The
+ * device that reduces is the one that the options name, which need not hold any replica, or the problem's: it
+ * reads all inputs in place and writes all outputs. Host devices all reach the same; what a GPU does not
+ * reach goes by way of host memory.
  */
 #include "algorithms/algorithm.h"
 

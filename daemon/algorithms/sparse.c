@@ -1,4 +1,5 @@
-/* Sparse values: what the replicas bring is laid end to end in the order of the ranks, rows and indices alike.
+/* Sparse values: what the replicas bring is laid end to end in the order of the ranks, rows and indices
+ * alike.
  *
  *     phase 1       INDICES   each rank's indices to scratch, each one looked at there
  *     coalesce:     ORDER     sort, merge, ..., count, number: which rows meet, and how long the result is
@@ -6,8 +7,8 @@
  *     coalesce:     SCATTER_ADD, ORDER write
  *
  * So nothing is written before every index was found good and every output found long enough, and what is
- * written follows from memory that no client can change. Scratch is one index for each row that comes in, with
- * coalesce two pairs more; nothing is ever as large as the dense value. */
+ * written follows from memory that no client can change. Scratch is one index for each row that comes in,
+ * with coalesce two pairs more; nothing is ever as large as the dense value. */
 #include "algorithms/sparse.h"
 
 #include <errno.h>
@@ -70,7 +71,8 @@ static enum status check_room(const struct problem *problem, uint32_t e, struct 
                 err->used = needed;
                 err->limit = UINT32_MAX;
                 err->entry = (int32_t)e;
-                return error_set(err, STATUS_LIMIT, FIELD_INDICES, "rows to be coalesced; bring them in parts");
+                return error_set(
+                        err, STATUS_LIMIT, FIELD_INDICES, "rows to be coalesced; bring them in parts");
         }
         if (problem->signature->options.coalesce || least == NO_INDEX ||
                 problem->entries[least][e].output_extent >= needed)
@@ -92,7 +94,8 @@ enum status sparse_check(const struct problem *problem, struct error *err) {
         if (problem->homes) {
                 error_init(err, STATUS_UNSUPPORTED);
                 return error_set(err, STATUS_UNSUPPORTED, FIELD_LAYOUT,
-                        "sparse values together with values on GPUs are not done; bring all of this collective "
+                        "sparse values together with values on GPUs are not done; bring all of this "
+                        "collective "
                         "in host memory");
         }
         for (uint32_t e = 0; status == STATUS_OK && e < problem->signature->n_entries; e++)
@@ -104,7 +107,8 @@ enum status sparse_check(const struct problem *problem, struct error *err) {
 /* --- steps --- */
 
 /* A step with these operands. */
-static int add(struct plan *plan, struct step step, const struct operand *inputs, const struct operand *output) {
+static int add(
+        struct plan *plan, struct step step, const struct operand *inputs, const struct operand *output) {
         step.device = plan->device;
         step.n_outputs = output ? 1 : 0;
         struct step *added = plan_add_step(plan, &step);
@@ -331,7 +335,8 @@ static struct step rows_step(const struct problem *problem, uint32_t i, uint32_t
 }
 
 /* The outputs that rows from `first` on go to, and their strides, where the step has dimensions. */
-static void fill_row_outputs(const struct problem *problem, uint64_t first, struct step *s, struct plan *plan) {
+static void fill_row_outputs(
+        const struct problem *problem, uint64_t first, struct step *s, struct plan *plan) {
         struct operand *outputs = plan_outputs(plan, s);
         uint32_t n = 0;
         for (uint32_t i = 0; n < s->n_outputs; i++) {
@@ -411,8 +416,8 @@ static int lay_end_to_end(const struct problem *problem, const struct sparse_ent
         return write_indices(problem, &step, &se->raw, plan);
 }
 
-static void fill_scatter(const struct problem *problem, const struct sparse_entry *se, struct step *s,
-        struct plan *plan) {
+static void fill_scatter(
+        const struct problem *problem, const struct sparse_entry *se, struct step *s, struct plan *plan) {
         struct operand *inputs = plan_inputs(plan, s), *outputs = plan_outputs(plan, s);
         uint64_t first = 0;
         uint32_t n = 0;

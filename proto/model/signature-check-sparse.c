@@ -14,7 +14,8 @@ static enum status check_op(const struct half_view *v) {
                 if (o->coalesce)
                         return STATUS_OK;
                 return error_set(v->err, STATUS_UNSUPPORTED, FIELD_OP,
-                        "%s of sparse values is that of the rows of equal index, which coalesce puts together; "
+                        "%s of sparse values is that of the rows of equal index, which coalesce puts "
+                        "together; "
                         "set it, or take SUM or MEAN",
                         op_name(v->signature->op));
         case OP_PROD:
@@ -51,11 +52,13 @@ static enum status check_options(const struct half_view *v, const struct entry *
         if (!o->coalesce)
                 return STATUS_OK;
         if (o->check_overflow || o->check_inputs)
-                return refuse_option(v, o->check_inputs ? "check_inputs and coalesce" : "check_overflow and coalesce",
+                return refuse_option(v,
+                        o->check_inputs ? "check_inputs and coalesce" : "check_overflow and coalesce",
                         "leave one of them out");
         if (!is_by_rows(e, &e->input) || !is_by_rows(e, &e->output))
                 return error_set(v->err, STATUS_UNSUPPORTED, FIELD_STRIDES,
-                        "rows with strides inside and coalesce is not done; strides may be from row to row, or leave "
+                        "rows with strides inside and coalesce is not done; strides may be from row to row, "
+                        "or leave "
                         "coalesce out");
         if (v->signature->op == OP_MEAN && dtype_is_integer(e->dtype))
                 return refuse_option(v, "MEAN of integers and coalesce",
@@ -66,15 +69,15 @@ static enum status check_options(const struct half_view *v, const struct entry *
 static enum status check_indices(const struct half_view *v, const struct entry *e) {
         const struct sparse *s = &e->sparse;
         if (s->index_dtype == DTYPE_UNSPECIFIED)
-                return error_set(
-                        v->err, STATUS_INVALID, FIELD_INDEX_DTYPE, "the dtype of the indices is missing; i32 or i64");
+                return error_set(v->err, STATUS_INVALID, FIELD_INDEX_DTYPE,
+                        "the dtype of the indices is missing; i32 or i64");
         if (s->index_dtype != DTYPE_I32 && s->index_dtype != DTYPE_I64)
                 return error_set(v->err, STATUS_UNSUPPORTED, FIELD_INDEX_DTYPE,
                         "indices of %s are not done; take i32 or i64", dtype_name(s->index_dtype));
         if (s->n_indices != e->shape[0])
                 return error_set(v->err, STATUS_INVALID, FIELD_INDICES,
-                        "R%" PRIu32 " brings %" PRIu64 " indices for %" PRIu64 " rows; each row has one", v->rank,
-                        s->n_indices, e->shape[0]);
+                        "R%" PRIu32 " brings %" PRIu64 " indices for %" PRIu64 " rows; each row has one",
+                        v->rank, s->n_indices, e->shape[0]);
         if (s->indices.n_strides || s->output_indices.n_strides)
                 return error_set(v->err, STATUS_UNSUPPORTED, FIELD_STRIDES,
                         "indices lie one behind the other; strides are for the rows");
@@ -110,8 +113,8 @@ static enum status check_room(const struct half_view *v, const struct entry *e) 
         entry_output_view(v->signature, e, &view);
         size_t in = dtype_bytes(e->dtype), out = dtype_bytes(entry_output_dtype(e));
         if (e->output.n_strides == 0 &&
-                (!view_extent(&view, &extent) || __builtin_mul_overflow(extent, in > out ? in : out, &extent) ||
-                        extent > INT64_MAX))
+                (!view_extent(&view, &extent) ||
+                        __builtin_mul_overflow(extent, in > out ? in : out, &extent) || extent > INT64_MAX))
                 return error_set(v->err, STATUS_LIMIT, FIELD_SIZE,
                         "%" PRIu64 " rows of the result go beyond what 63 bits can count", e->output_extent);
         return STATUS_OK;
@@ -128,7 +131,8 @@ static enum status check_kind(const struct half_view *v, const struct entry *e) 
                         "sparse values are reduced over replicas alone; leave the axes out");
         if (e->destination == DESTINATION_SAME)
                 return error_set(v->err, STATUS_INVALID, FIELD_DESTINATIONS,
-                        "\"same\" writes each result over its input, and the result of sparse values is as long "
+                        "\"same\" writes each result over its input, and the result of sparse values is as "
+                        "long "
                         "as all of them; give outputs");
         return STATUS_OK;
 }

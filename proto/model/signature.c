@@ -156,9 +156,8 @@ static bool options_are_equal(const struct options *a, const struct options *b) 
         return a->rounding == b->rounding && a->has_weight == b->has_weight &&
                a->check_numerics == b->check_numerics && a->check_overflow == b->check_overflow &&
                a->check_inputs == b->check_inputs && a->reproducible == b->reproducible &&
-               a->coalesce == b->coalesce &&
-               effective_implementation(a) == effective_implementation(b) && a->algorithm == b->algorithm &&
-               a->has_place == b->has_place && a->place == b->place &&
+               a->coalesce == b->coalesce && effective_implementation(a) == effective_implementation(b) &&
+               a->algorithm == b->algorithm && a->has_place == b->has_place && a->place == b->place &&
                packings_are_equal(&a->packing, &b->packing);
 }
 
@@ -235,8 +234,7 @@ static void digest_shape(const struct entry *e, uint16_t free, struct sip *diges
         digest_object(&sparse->output_indices, digest);
 }
 
-void entries_digest(
-        const struct signature *s, const struct entry *entries, uint32_t n, struct sip *digest) {
+void entries_digest(const struct signature *s, const struct entry *entries, uint32_t n, struct sip *digest) {
         uint16_t free = signature_free_axes(s);
         for (uint32_t i = 0; i < n; i++) {
                 const struct entry *e = &entries[i];

@@ -95,7 +95,7 @@ struct entry {
         /* Where the result's length is the sum of the replicas': how much of it along the axis, or how many
          * rows, the output has room for. Not compared. */
         uint64_t output_extent;
-        struct sparse sparse;    /* LAYOUT_SPARSE */
+        struct sparse sparse; /* LAYOUT_SPARSE */
 };
 
 #define AXIS_BEYOND (1u << MAX_DIMS)
@@ -105,7 +105,7 @@ struct options {
         bool has_weight;        /* SUM and MEAN of floats */
         double weight;          /* this replica's; 0: its values are not looked at */
         bool check_numerics, check_overflow, check_inputs, reproducible;
-        bool coalesce; /* sparse values: each index once, ascending, its rows combined */
+        bool coalesce;                      /* sparse values: each index once, ascending, its rows combined */
         enum implementation implementation; /* a hint: what cannot be done is done otherwise, and shown */
         enum algorithm_name algorithm;      /* a demand: what cannot be done is refused */
         bool has_place;                     /* one_device: the device that reduces */
@@ -121,7 +121,7 @@ struct signature {
         uint32_t root; /* where kind_has_root */
         struct options options;
         uint32_t n_entries;
-        uint16_t axes; /* bit d: dimension d; AXIS_BEYOND: one that no value has */
+        uint16_t axes;               /* bit d: dimension d; AXIS_BEYOND: one that no value has */
         char tag[MAX_TAG_BYTES + 1]; /* KIND_MERGE_CALL: which function, and what it is to make; terminated */
 };
 
@@ -132,7 +132,8 @@ uint32_t signature_axis(const struct signature *s);
 uint16_t signature_free_axes(const struct signature *s);
 
 /* The shape of an output: as long along the axis as it has room for, of a reduce_scatter as its own slice is;
- * 1 in each dimension that is reduced over; of sparse values as many rows as it has room for. Of an entry with at most MAX_DIMS dimensions. */
+ * 1 in each dimension that is reduced over; of sparse values as many rows as it has room for. Of an entry
+ * with at most MAX_DIMS dimensions. */
 void entry_output_shape(const struct signature *s, const struct entry *e, uint64_t ret[MAX_DIMS]);
 /* How its elements lie there. */
 void entry_output_view(const struct signature *s, const struct entry *e, struct view *ret);
@@ -194,8 +195,7 @@ enum field signature_compare(const struct signature *a, const struct entry *a_en
 /* The same of all but the entries. */
 enum field signature_compare_heads(const struct signature *a, const struct signature *b);
 /* Takes in all that is compared of `n` entries, so that equal ones, and they alone, make equal digests. */
-void entries_digest(
-        const struct signature *s, const struct entry *entries, uint32_t n, struct sip *digest);
+void entries_digest(const struct signature *s, const struct entry *entries, uint32_t n, struct sip *digest);
 
 /* What a half says of `field` (of entry `entry`), for people: "f32[1024,10]", "SUM", "root 1", "R0 R2". */
 void signature_print_field(const struct signature *s, const struct entry *entries, enum field field,

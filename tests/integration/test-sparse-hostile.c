@@ -35,11 +35,13 @@ static void expect_rows_of_the_dense_value(const struct slices *out, uint64_t n,
 }
 
 /* Refused or done, and nothing between. */
-static void meet_once(struct tutti_group *g, const struct slices *in, const struct slices *out, int coalesce) {
+static void meet_once(
+        struct tutti_group *g, const struct slices *in, const struct slices *out, int coalesce) {
         const struct tutti_options options = TUTTI_OPTIONS(.coalesce = coalesce);
         struct tutti_work *w;
         uint64_t n = 0;
-        expect_status(tutti_all_reduce_start(g, NULL, TUTTI_SUM, &in->value, &out->value, &options, &w), TUTTI_OK);
+        expect_status(
+                tutti_all_reduce_start(g, NULL, TUTTI_SUM, &in->value, &out->value, &options, &w), TUTTI_OK);
         enum tutti_status status = tutti_work_wait(w, -1);
         if (status == TUTTI_OK) {
                 expect_status(tutti_work_extent(w, 0, &n, NULL), TUTTI_OK);

@@ -1,7 +1,7 @@
-/* Random sparse reductions against the oracle, and against adding up dense values (issue 5): dtypes of rows and
- * indices, lengths, ops, coalesced or not, strides, destinations, on 1 to 16 replicas and 1 to 8 host devices,
- * with chunks of every size. Each replica makes the same cases from the same seed, computes what must come out,
- * and compares every byte of its output, also those behind the result.
+/* Random sparse reductions against the oracle, and against adding up dense values (issue 5): dtypes of rows
+ * and indices, lengths, ops, coalesced or not, strides, destinations, on 1 to 16 replicas and 1 to 8 host
+ * devices, with chunks of every size. Each replica makes the same cases from the same seed, computes what
+ * must come out, and compares every byte of its output, also those behind the result.
  *
  * TUTTI_TEST_SEED=n plays other cases; a failure names its own. */
 #include <stdbool.h>
@@ -81,7 +81,8 @@ static void roll_case(struct dice *d, uint32_t world, struct test_case *ret) {
         ret->row = roll(d, 3) ? 1 + roll(d, 8) : roll(d, MOST_ROW + 1);
         ret->dense_rows = 1 + roll(d, roll(d, 2) ? 6 : 4000);
         if (roll(d, 3) == 0)
-                ret->destinations = (struct tutti_destinations){ .where = TUTTI_TO_RANK, .rank = roll(d, world) };
+                ret->destinations =
+                        (struct tutti_destinations){ .where = TUTTI_TO_RANK, .rank = roll(d, world) };
         roll_lengths(d, world, ret);
 }
 
@@ -185,14 +186,16 @@ static void side_init(struct tutti *t, struct side *s) {
         expect_status(tutti_buffer_alloc(t, (size_t)MOST_ROWS * 16, &s->indices), TUTTI_OK);
 }
 
-static void side_shape(struct side *s, const struct test_case *c, enum dtype dtype, uint64_t k, struct dice *own) {
+static void side_shape(
+        struct side *s, const struct test_case *c, enum dtype dtype, uint64_t k, struct dice *own) {
         s->stride = c->coalesce || roll(own, 3) ? 1 : 2;
         s->row_stride = c->row * s->stride + (roll(own, 3) ? 0 : roll(own, 5));
         bool has_strides = s->stride != 1 || s->row_stride != c->row;
         s->value = TUTTI_VALUE(.buffer = s->rows, .dtype = (enum tutti_dtype)dtype, .n_dims = 2,
                 .shape = { k, c->row }, .has_strides = has_strides, .strides = { s->row_stride, s->stride },
                 .indices = &s->index_value, .dense_rows = c->dense_rows);
-        s->index_value = TUTTI_VALUE(.buffer = s->indices, .dtype = c->index_dtype, .n_dims = 1, .shape = { k });
+        s->index_value =
+                TUTTI_VALUE(.buffer = s->indices, .dtype = c->index_dtype, .n_dims = 1, .shape = { k });
 }
 
 static uint8_t *element(const struct side *s, uint64_t row, uint64_t column) {
@@ -223,9 +226,9 @@ static void bring(const struct side *s, const struct test_case *c, const struct 
 static void compare(const struct side *s, const struct test_case *c, const struct world *w, uint64_t which) {
         size_t size = dtype_bytes(c->output_dtype), index_size = tutti_dtype_bytes(c->index_dtype);
         for (uint64_t i = 0; i < w->n_expected; i++) {
-                ck_assert_msg(index_of(s, i) == w->expected_indices[i], "case %llu: index %llu is %lld, not %lld",
-                        (unsigned long long)which, (unsigned long long)i, (long long)index_of(s, i),
-                        (long long)w->expected_indices[i]);
+                ck_assert_msg(index_of(s, i) == w->expected_indices[i],
+                        "case %llu: index %llu is %lld, not %lld", (unsigned long long)which,
+                        (unsigned long long)i, (long long)index_of(s, i), (long long)w->expected_indices[i]);
                 for (uint64_t k = 0; k < c->row; k++) {
                         const uint8_t *expected = w->expected + (i * c->row + k) * size;
                         ck_assert_msg(oracle_difference(c->output_dtype, element(s, i, k), expected, 1) < 0,

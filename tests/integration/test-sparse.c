@@ -1,6 +1,7 @@
 /* Sparse values through the real tuttid: TensorFlow's statements with their numbers, and what is refused. */
 #include <stdio.h>
 #include <string.h>
+#include <tutti/admin.h>
 #include "slices.h"
 
 #define F32_I64(k_, row_, dense_)                                                                            \
@@ -14,8 +15,8 @@ static void fill(struct slices *s, const float *values, const int64_t *indices) 
 }
 
 /* The length that tuttid tells. */
-static uint64_t reduce(struct tutti_group *g, enum tutti_op op, const struct slices *in, const struct slices *out,
-        int coalesce) {
+static uint64_t reduce(struct tutti_group *g, enum tutti_op op, const struct slices *in,
+        const struct slices *out, int coalesce) {
         const struct tutti_options options = TUTTI_OPTIONS(.coalesce = coalesce);
         struct tutti_work *w;
         uint64_t total, first;
@@ -161,9 +162,10 @@ static void waits_in_vain(struct replica *me) {
         const struct tutti_options options = TUTTI_OPTIONS(.timeout = 0.2);
         for (int is_batch = 0; me->rank == 0 && is_batch < 2; is_batch++) {
                 struct tutti_work *w;
-                expect_status(is_batch ? tutti_batch_reduce_start(g, "late", TUTTI_SUM, &entry, 1, &options, &w)
-                                       : tutti_all_reduce_start(
-                                                 g, "alone", TUTTI_SUM, &in.value, &out.value, &options, &w),
+                expect_status(
+                        is_batch ? tutti_batch_reduce_start(g, "late", TUTTI_SUM, &entry, 1, &options, &w)
+                                 : tutti_all_reduce_start(
+                                           g, "alone", TUTTI_SUM, &in.value, &out.value, &options, &w),
                         TUTTI_OK);
                 double before = seconds_now();
                 expect_work(w, TUTTI_TIMEOUT);
@@ -196,7 +198,8 @@ static void add_and_divide(struct replica *me) {
         ck_assert_uint_eq(reduce(g, TUTTI_SUM, &in, &out, 1), 3);
         slices_expect(&out, 3, (const float[]){ 1, 2, 5, 6, 10, 12 }, (const int64_t[]){ 0, 1, 2 });
         ck_assert_uint_eq(reduce(g, TUTTI_MEAN, &in, &out, 0), 4);
-        slices_expect(&out, 4, (const float[]){ .5, 1, 1.5, 2, 2.5, 3, 3.5, 4 }, (const int64_t[]){ 0, 2, 1, 2 });
+        slices_expect(
+                &out, 4, (const float[]){ .5, 1, 1.5, 2, 2.5, 3, 3.5, 4 }, (const int64_t[]){ 0, 2, 1, 2 });
 }
 
 START_TEST(TC1_TC2_slices_are_added_and_divided_and_stay_slices) {
@@ -235,14 +238,14 @@ static void to_one_and_to_an_object(struct replica *me) {
         slices_init(me->t, &in, F32_I64(1, 1, 9));
         slices_init(me->t, &out, F32_I64(3, 1, 9));
         fill(&in, (const float[]){ (float)me->rank }, (const int64_t[]){ me->rank });
-        expect_status(
-                tutti_reduce(g, NULL, TUTTI_SUM, &in.value, me->rank == 2 ? &out.value : NULL, &to_two), TUTTI_OK);
+        expect_status(tutti_reduce(g, NULL, TUTTI_SUM, &in.value, me->rank == 2 ? &out.value : NULL, &to_two),
+                TUTTI_OK);
         ck_assert_uint_eq(tutti_last_result()->extent, 3);
         if (me->rank == 2)
                 slices_expect(&out, 3, (const float[]){ 0, 1, 2 }, (const int64_t[]){ 0, 1, 2 });
         expect_status(tutti_object_make(g, &TUTTI_OBJECT(.name = "rows", .n_bytes = 4096), &o), TUTTI_OK);
-        const struct tutti_value ids = TUTTI_VALUE(
-                .object = o, .offset = 1024, .dtype = TUTTI_I64, .n_dims = 1, .shape = { 64 });
+        const struct tutti_value ids =
+                TUTTI_VALUE(.object = o, .offset = 1024, .dtype = TUTTI_I64, .n_dims = 1, .shape = { 64 });
         const struct tutti_value rows = TUTTI_VALUE(.object = o, .dtype = TUTTI_F32, .n_dims = 2,
                 .shape = { 64, 1 }, .indices = &ids, .dense_rows = 9);
         expect_status(tutti_all_reduce(g, NULL, TUTTI_SUM, &in.value, &rows), TUTTI_OK);
@@ -267,13 +270,14 @@ static void from_plain_memory(struct replica *me) {
                 rows[0][i] = rows[1][i] = (float)me->rank;
         memset(all_rows, 0x7f, sizeof(all_rows));
         memset(all_which, 0x7f, sizeof(all_which));
-        const struct tutti_value
-                ids = TUTTI_VALUE(.memory = which, .dtype = TUTTI_I64, .n_dims = 1, .shape = { 2 }),
-                gradient = TUTTI_VALUE(.memory = rows, .dtype = TUTTI_F32, .n_dims = 2, .shape = { 2, 64 },
-                        .indices = &ids, .dense_rows = 100000),
-                all_ids = TUTTI_VALUE(.memory = all_which, .dtype = TUTTI_I64, .n_dims = 1, .shape = { 512 }),
-                all = TUTTI_VALUE(.memory = all_rows, .dtype = TUTTI_F32, .n_dims = 2, .shape = { 512, 64 },
-                        .indices = &all_ids, .dense_rows = 100000);
+        const struct tutti_value ids = TUTTI_VALUE(.memory = which, .dtype = TUTTI_I64, .n_dims = 1,
+                                         .shape = { 2 }),
+                                 gradient = TUTTI_VALUE(.memory = rows, .dtype = TUTTI_F32, .n_dims = 2,
+                                         .shape = { 2, 64 }, .indices = &ids, .dense_rows = 100000),
+                                 all_ids = TUTTI_VALUE(.memory = all_which, .dtype = TUTTI_I64, .n_dims = 1,
+                                         .shape = { 512 }),
+                                 all = TUTTI_VALUE(.memory = all_rows, .dtype = TUTTI_F32, .n_dims = 2,
+                                         .shape = { 512, 64 }, .indices = &all_ids, .dense_rows = 100000);
         expect_status(tutti_all_reduce(g, "embedding", TUTTI_SUM, &gradient, &all), TUTTI_OK);
         ck_assert_uint_eq(tutti_last_result()->extent, 2 * me->n);
         for (uint32_t i = 0; i < 2 * me->n; i++) {
@@ -292,6 +296,41 @@ START_TEST(plain_memory_gets_as_many_rows_as_there_are_and_the_rest_is_untouched
 }
 END_TEST
 
+/* --- plans --- */
+
+static void plan_says(struct tutti *t, int coalesce, const char *part) {
+        static char text[8192];
+        struct tutti_answer *a;
+        const struct tutti_value ids = TUTTI_VALUE(.dtype = TUTTI_I64, .n_dims = 1, .shape = { 3000 });
+        const struct tutti_value rows = TUTTI_VALUE(.dtype = TUTTI_F32, .n_dims = 2, .shape = { 3000, 4 },
+                .indices = &ids, .dense_rows = 70);
+        const struct tutti_options options = TUTTI_OPTIONS(.coalesce = coalesce);
+        const struct tutti_plan_question question = TUTTI_PLAN_QUESTION(.kind = TUTTI_KIND_REDUCE,
+                .op = TUTTI_SUM, .values = &rows, .n_values = 1, .world_size = 2, .options = &options);
+        text[0] = '\0';
+        expect_status(tutti_admin_plan(t, &question, &a), TUTTI_OK);
+        for (uint32_t i = 0; i < a->n_rows; i++)
+                strncat(text, a->rows[i].plan.text, sizeof(text) - strlen(text) - 1);
+        expect_in(text, part);
+        tutti_answer_free(a);
+}
+
+static void ask_for_plans(struct replica *me) {
+        struct tutti *t = replica_open(me);
+        plan_says(t, 0, "one_device order=rank CPU:0: 6 steps");
+        plan_says(t, 0, "indices below 70 i64 x3000  R1 b3+0 -> CPU:0 scratch+24000");
+        plan_says(t, 0, "copy f32 x12000  R1 b1+0 -> R0 b2+48000, R1 b2+48000");
+        plan_says(t, 0, "copy i64 x6000  CPU:0 scratch+0 -> R0 b4+0, R1 b4+0");
+        plan_says(t, 1, "order merge");
+        plan_says(t, 1, "scatter_add SUM f32 x24000");
+        plan_says(t, 1, "8 phases");
+}
+
+START_TEST(plans_of_sparse_values_can_be_asked_for) {
+        run_on_devices(1, 1, ask_for_plans);
+}
+END_TEST
+
 /* --- refused --- */
 
 static const struct tutti_error_info *refused(struct tutti_group *g, const struct slices *in,
@@ -302,7 +341,8 @@ static const struct tutti_error_info *refused(struct tutti_group *g, const struc
                 tutti_work_free(w);
         memset(out->rows.data, 0x55, out->k * out->row * 4);
         memset(out->indices.data, 0x55, out->k * 8);
-        expect_status(tutti_all_reduce_start(g, NULL, TUTTI_SUM, &in->value, &out->value, &options, &w), TUTTI_OK);
+        expect_status(
+                tutti_all_reduce_start(g, NULL, TUTTI_SUM, &in->value, &out->value, &options, &w), TUTTI_OK);
         expect_work(w, TUTTI_INVALID);
         const struct tutti_error_info *e = tutti_work_error(w);
         ck_assert_int_eq(e->field, field);
@@ -417,16 +457,21 @@ static void is_wrong_by_itself(struct replica *me) {
                 enum tutti_status status;
                 enum tutti_field field;
         } cases[] = {
-                { in.value, TUTTI_VALUE(.buffer = out.rows.buffer, .dtype = TUTTI_F32, .n_dims = 2, .shape = { 2, 2 }),
+                { in.value,
+                        TUTTI_VALUE(.buffer = out.rows.buffer, .dtype = TUTTI_F32, .n_dims = 2,
+                                .shape = { 2, 2 }),
                         TUTTI_INVALID, TUTTI_FIELD_LAYOUT },
-                { in.value, TUTTI_VALUE(.buffer = out.rows.buffer, .dtype = TUTTI_F32, .n_dims = 2, .shape = { 2, 1 },
-                                    .indices = &out.index_value, .dense_rows = 10),
+                { in.value,
+                        TUTTI_VALUE(.buffer = out.rows.buffer, .dtype = TUTTI_F32, .n_dims = 2,
+                                .shape = { 2, 1 }, .indices = &out.index_value, .dense_rows = 10),
                         TUTTI_INVALID, TUTTI_FIELD_SHAPE },
-                { in.value, TUTTI_VALUE(.buffer = out.rows.buffer, .dtype = TUTTI_F32, .n_dims = 2, .shape = { 2, 2 },
-                                    .indices = &out.index_value, .dense_rows = 11),
+                { in.value,
+                        TUTTI_VALUE(.buffer = out.rows.buffer, .dtype = TUTTI_F32, .n_dims = 2,
+                                .shape = { 2, 2 }, .indices = &out.index_value, .dense_rows = 11),
                         TUTTI_INVALID, TUTTI_FIELD_DENSE_SHAPE },
-                { in.value, TUTTI_VALUE(.buffer = out.rows.buffer, .dtype = TUTTI_F32, .n_dims = 2, .shape = { 2, 2 },
-                                    .indices = &wide.index_value, .dense_rows = 10),
+                { in.value,
+                        TUTTI_VALUE(.buffer = out.rows.buffer, .dtype = TUTTI_F32, .n_dims = 2,
+                                .shape = { 2, 2 }, .indices = &wide.index_value, .dense_rows = 10),
                         TUTTI_INVALID, TUTTI_FIELD_INDICES },
                 { in.value, in.value, TUTTI_INVALID, TUTTI_FIELD_OVERLAP },
         };
@@ -442,11 +487,14 @@ START_TEST(what_is_wrong_by_itself_is_refused_by_its_field) {
 }
 END_TEST
 
-UNIT_MAIN("sparse", 120, TA6_rows_of_all_replicas_in_the_order_of_the_ranks_or_each_index_once,
-        TB2_sum_over_four_replicas, TB6_dense_and_sparse_side_by_side_in_one_batch, TB8_every_replica_brings_one_row,
-        TB14_who_waits_with_sparse_values_in_vain_hears_for_whom, TC1_TC2_slices_are_added_and_divided_and_stay_slices,
+UNIT_MAIN("sparse", 120, plans_of_sparse_values_can_be_asked_for,
+        TA6_rows_of_all_replicas_in_the_order_of_the_ranks_or_each_index_once, TB2_sum_over_four_replicas,
+        TB6_dense_and_sparse_side_by_side_in_one_batch, TB8_every_replica_brings_one_row,
+        TB14_who_waits_with_sparse_values_in_vain_hears_for_whom,
+        TC1_TC2_slices_are_added_and_divided_and_stay_slices,
         TC3_a_broadcast_gives_the_roots_rows_and_indices, results_go_to_one_rank_or_into_a_result_object,
         plain_memory_gets_as_many_rows_as_there_are_and_the_rest_is_untouched,
         an_index_that_names_no_row_is_refused_for_all_and_nothing_is_written,
         a_result_that_some_output_has_no_room_for_is_refused_for_all,
-        TB17_what_differs_is_told_and_dtypes_of_indices_are_not_converted, what_is_wrong_by_itself_is_refused_by_its_field)
+        TB17_what_differs_is_told_and_dtypes_of_indices_are_not_converted,
+        what_is_wrong_by_itself_is_refused_by_its_field)

@@ -58,9 +58,9 @@ struct tutti_options {
         int has_stream;
         void *stream;
         /* Sparse values: each index stands in the result once, in ascending order, and its rows are combined
-         * in the order of the ranks (of one rank: as they stand there), rounded once; op is SUM, MEAN (divided
-         * by the contributors, not by how many rows met), MIN or MAX. Otherwise the rows of all replicas stand
-         * behind one another. */
+         * in the order of the ranks (of one rank: as they stand there), rounded once; op is SUM, MEAN
+         * (divided by the contributors, not by how many rows met), MIN or MAX. Otherwise the rows of all
+         * replicas stand behind one another. */
         int coalesce;
 };
 

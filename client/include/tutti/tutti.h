@@ -420,11 +420,11 @@ struct tutti_value {
 #define TUTTI_VALUE(...) ((struct tutti_value){ .struct_size = sizeof(struct tutti_value), __VA_ARGS__ })
 TUTTI_API void tutti_value_init(struct tutti_value *value);
 
-/* Sparse values (TensorFlow's IndexedSlices): some rows of a value of dense_rows rows, most of which are absent,
- * as of the gradient of an embedding. The value itself is the rows that are there, `shape` [k, ...]; `indices` is
- * a value of shape [k], I32 or I64, that says which they are. An index may stand there many times; k is each
- * replica's own and may be 0. All other dimensions, dense_rows and both dtypes must be equal in all replicas:
- * TensorFlow would cast indices silently, here that is MISMATCH.
+/* Sparse values (TensorFlow's IndexedSlices): some rows of a value of dense_rows rows, most of which are
+ * absent, as of the gradient of an embedding. The value itself is the rows that are there, `shape` [k, ...];
+ * `indices` is a value of shape [k], I32 or I64, that says which they are. An index may stand there many
+ * times; k is each replica's own and may be 0. All other dimensions, dense_rows and both dtypes must be equal
+ * in all replicas: TensorFlow would cast indices silently, here that is MISMATCH.
  *
  *     int64_t which[] = { 3, 17 };
  *     float rows[2][64], all_rows[512][64];
@@ -439,15 +439,15 @@ TUTTI_API void tutti_value_init(struct tutti_value *value);
  *     tutti_all_reduce(g, "embedding", TUTTI_SUM, &gradient, &all);
  *     uint64_t n_rows = tutti_last_result()->extent;
  *
- * tutti_reduce, tutti_all_reduce and tutti_batch_reduce (where dense and sparse entries may stand side by side)
- * give the rows of all replicas in the order of the ranks, and their indices likewise: no sum is made, MEAN
- * divides each row by the contributors. With `coalesce` of the options each index stands there once. A broadcast
- * gives the root's. An output has room for shape[0] rows, and its indices for as many; how many the result has,
- * tutti_work_extent says, or tutti_result.extent. What lies behind them is not touched. A result for which some
- * output has no room is refused for all (INVALID, field SIZE), so is an index below 0 or not below dense_rows
- * (INVALID, field INDICES, naming rank, entry, position and value): nothing was written then. Outputs share
- * memory with nothing. Indices have no strides; rows may, with coalesce from row to row alone. Not done:
- * TUTTI_TO_SAME, weights, device memory. */
+ * tutti_reduce, tutti_all_reduce and tutti_batch_reduce (where dense and sparse entries may stand side by
+ * side) give the rows of all replicas in the order of the ranks, and their indices likewise: no sum is made,
+ * MEAN divides each row by the contributors. With `coalesce` of the options each index stands there once. A
+ * broadcast gives the root's. An output has room for shape[0] rows, and its indices for as many; how many the
+ * result has, tutti_work_extent says, or tutti_result.extent. What lies behind them is not touched. A result
+ * for which some output has no room is refused for all (INVALID, field SIZE), so is an index below 0 or not
+ * below dense_rows (INVALID, field INDICES, naming rank, entry, position and value): nothing was written
+ * then. Outputs share memory with nothing. Indices have no strides; rows may, with coalesce from row to row
+ * alone. Not done: TUTTI_TO_SAME, weights, device memory. */
 
 /* --- collectives --- */
 
@@ -566,7 +566,7 @@ struct tutti_result {
         uint32_t last_rank; /* whose half came last */
         struct tutti_finding numerics, overflow;
         uint32_t slot; /* where the output is a result object: the one it is in, held until it is released */
-        uint64_t staged_bytes; /* copied from and to plain memory */
+        uint64_t staged_bytes;  /* copied from and to plain memory */
         uint64_t extent, first; /* of the first entry, as tutti_work_extent tells them; 0 where it does not */
 };
 TUTTI_API enum tutti_status tutti_work_result(struct tutti_work *w, struct tutti_result *ret);

@@ -8,8 +8,8 @@
 
 #include <string.h>
 
-/* The step's operand `i`, of `n_bytes`. As in host-run.c: were anybody wrong, we would write into a stranger's
- * memory. */
+/* The step's operand `i`, of `n_bytes`. As in host-run.c: were anybody wrong, we would write into a
+ * stranger's memory. */
 static uint8_t *locate(const struct chunk *c, const struct step *s, uint32_t i, uint64_t n_bytes) {
         const struct operand *o = &plan_inputs(c->plan, s)[i];
         struct host_memory *m =
@@ -19,7 +19,8 @@ static uint8_t *locate(const struct chunk *c, const struct step *s, uint32_t i, 
         return m->map + o->offset_bytes;
 }
 
-static const struct order_pair *pairs_at(const struct chunk *c, const struct step *s, uint32_t i, uint64_t n) {
+static const struct order_pair *pairs_at(
+        const struct chunk *c, const struct step *s, uint32_t i, uint64_t n) {
         return (const struct order_pair *)(const void *)locate(c, s, i, n * sizeof(struct order_pair));
 }
 
@@ -240,7 +241,8 @@ struct scatter {
 };
 
 /* From the first row to the last. */
-static uint64_t bytes_of_rows(const struct step *s, const struct operand *o, uint64_t n_rows, enum dtype dtype) {
+static uint64_t bytes_of_rows(
+        const struct step *s, const struct operand *o, uint64_t n_rows, enum dtype dtype) {
         return n_rows ? ((n_rows - 1) * o->row_stride + s->row_elements) * dtype_bytes(dtype) : 0;
 }
 
@@ -258,8 +260,8 @@ static void scatter_begin(const struct chunk *c, const struct step *s, struct sc
         for (uint32_t i = 0; i < ret->n_halves; i++)
                 ret->in[i] = locate(c, s, i, bytes_of_rows(s, &inputs[i], inputs[i].n_rows, s->dtype));
         for (uint32_t i = 0; i < s->n_outputs; i++)
-                ret->out[i] = locate(
-                        c, s, s->n_inputs + i, bytes_of_rows(s, &outputs[i], total, s->output_dtype));
+                ret->out[i] =
+                        locate(c, s, s->n_inputs + i, bytes_of_rows(s, &outputs[i], total, s->output_dtype));
 }
 
 static const void *row_at(const struct scatter *sc, uint64_t position) {
