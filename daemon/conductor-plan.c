@@ -33,31 +33,52 @@ struct made_up {
         struct entry entries[]; /* [world_size * n_entries] */
 };
 
-static uint64_t place_entry(struct entry *e, uint32_t rank, bool reads, uint64_t at_bytes) {
-        uint64_t count = 0, n_bytes = 0;
+/* Even shares of a reduce_scatter; of a gather and of rows room for all. */
+static void set_extent(const struct made_up *m, struct entry *e, uint32_t rank) {
+        uint32_t axis = signature_axis(&m->signature), n = m->world_size;
+        uint64_t length = axis < e->n_dims && e->n_dims <= MAX_DIMS ? e->shape[axis] : 0;
+        if (e->layout == LAYOUT_SPARSE)
+                e->output_extent = e->shape[0] < UINT64_C(1) << 40 ? e->shape[0] * n : UINT64_MAX;
+        else if (m->signature.kind == KIND_REDUCE_SCATTER)
+                e->output_extent = length / n + (rank < length % n);
+        else if (m->signature.kind == KIND_GATHER && __builtin_mul_overflow(length, n, &e->output_extent))
+                e->output_extent = UINT64_MAX;
+}
+
+/* Elements of the output; 0: more than can be counted. */
+static uint64_t output_count(const struct made_up *m, const struct entry *e) {
+        struct entry output = *e;
+        uint64_t count = 0;
+        if (e->n_dims <= MAX_DIMS)
+                entry_output_shape(&m->signature, e, output.shape);
+        return entry_count(&output, &count) && count < UINT64_C(1) << 56 ? count : 0;
+}
+
+static uint64_t place_entry(const struct made_up *m, struct entry *e, uint32_t rank, uint64_t at_bytes) {
+        uint64_t count = 0, n_bytes = 0, n_out;
         if (entry_count(e, &count) && count < UINT64_C(1) << 56)
                 n_bytes = count * 16; /* of the widest type */
+        set_extent(m, e, rank);
+        n_out = output_count(m, e);
+        if (n_out > count)
+                n_bytes = n_out * 16;
         e->input = e->output = (struct place){ .buffer = 1, .file = 1 + 2 * (uint64_t)rank };
         e->input.span = e->output.span = (struct span){ at_bytes, count * dtype_bytes(e->dtype) };
         e->output.buffer = 2;
         e->output.file++;
-        e->output.span.n_bytes = count * dtype_bytes(entry_output_dtype(e));
-        if (!reads)
+        e->output.span.n_bytes = n_out * dtype_bytes(entry_output_dtype(e));
+        if (!signature_reads(&m->signature, rank))
                 e->input = (struct place){ 0 };
         return n_bytes;
 }
 
-/* Each of its places in a file of its own, and room for the rows of all. */
-static void place_sparse(struct entry *e, uint64_t file, uint32_t n_ranks) {
+/* In files of their own. */
+static void place_indices(struct entry *e, uint64_t file) {
         struct sparse *s = &e->sparse;
         size_t index_bytes = dtype_bytes(s->index_dtype);
-        uint64_t n = e->n_dims && e->shape[0] < UINT64_C(1) << 40 ? e->shape[0] : 0;
-        e->output_extent = n * n_ranks;
-        s->indices = (struct place){ .buffer = 3, .file = file, .span = { 0, n * index_bytes } };
+        s->indices = (struct place){ .buffer = 3, .file = file, .span = { 0, e->shape[0] * index_bytes } };
         s->output_indices = (struct place){ .buffer = 4, .file = file + 1 };
         s->output_indices.span.n_bytes = e->output_extent * index_bytes;
-        e->output.file = file + 2;
-        e->output.span = (struct span){ 0, e->output.span.n_bytes * n_ranks };
 }
 
 static struct made_up *make_up(const struct msg_query *ask) {
@@ -78,11 +99,10 @@ static struct made_up *make_up(const struct msg_query *ask) {
                         memcpy(entries, ask->shape.entries, n_entries * sizeof(*entries));
                 for (uint32_t e = 0; e < n_entries; e++) {
                         entries[e].destination = DESTINATION_ALL;
-                        at += place_entry(&entries[e], i, signature_reads(&m->signature, i), at);
+                        at += place_entry(m, &entries[e], i, at);
                         if (entries[e].layout != LAYOUT_SPARSE)
                                 continue;
-                        uint64_t index = (uint64_t)i * n_entries + e;
-                        place_sparse(&entries[e], 2ull * n + 1 + 3 * index, n);
+                        place_indices(&entries[e], 2ull * n + 1 + 2 * ((uint64_t)i * n_entries + e));
                         m->n_sparse += i == 0;
                 }
         }

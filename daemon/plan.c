@@ -236,6 +236,24 @@ void plan_simplify_step(struct plan *p) {
         p->n_strides = s->first_stride + n_operands * s->n_dims;
 }
 
+const uint64_t *plan_fold(const struct plan *p, const struct step *step, uint32_t input) {
+        return &p->strides[step->first_fold + 2 * (uint64_t)input * step->n_folds];
+}
+
+uint64_t *plan_add_folds(struct plan *p, uint32_t n_folds) {
+        struct step *s = &p->steps[p->n_steps - 1];
+        uint64_t n_new = 2 * (uint64_t)s->n_inputs * n_folds;
+        uint64_t *strides =
+                reserve(p->strides, &p->strides_capacity, p->n_strides + n_new, sizeof(*p->strides));
+        if (!strides)
+                return NULL;
+        p->strides = strides;
+        s->n_folds = n_folds;
+        s->first_fold = p->n_strides;
+        p->n_strides += (uint32_t)n_new;
+        return &strides[s->first_fold];
+}
+
 uint64_t step_entry_index(const struct step *s, uint64_t i) {
         if (s->run_elements == 0)
                 return s->first_element + i;
@@ -321,6 +339,24 @@ static void number_chunks(struct plan *p) {
         }
 }
 
+/* What an element of the step's index space stands for: as many bytes of an input as become one result. */
+static uint64_t share_bytes(const struct step *s) {
+        return dtype_bytes(s->dtype) * (s->n_folds ? s->fold_count : 1);
+}
+
+/* Elements of all inputs. */
+static uint64_t read_elements(const struct plan *p, const struct step *s) {
+        uint64_t n_inputs = s->kind == STEP_SCATTER_ADD ? 1 : s->n_inputs; /* each row is one input's */
+        uint64_t n_elements = s->n_folds ? 0 : s->count * n_inputs;
+        for (uint32_t i = 0; s->n_folds && i < s->n_inputs; i++) {
+                uint64_t n = s->count;
+                for (uint32_t d = 0; d < s->n_folds; d++)
+                        n *= plan_fold(p, s, i)[d];
+                n_elements += n;
+        }
+        return n_elements;
+}
+
 /* The sums cannot overflow: what a step spans is mapped, so it has less than 2^47 bytes, and a batch has at
  * most 2^16 entries. moved_bytes, which is for people, may wrap where all ranks of a full world bring that
  * much. */
@@ -331,9 +367,9 @@ void plan_freeze(struct plan *p, uint64_t chunk_bytes) {
         for (uint32_t i = 0; i < p->n_steps; i++) {
                 struct step *s = &p->steps[i];
                 s->start_bytes = p->total_bytes;
-                s->n_bytes = s->kind == STEP_JOIN ? 0 : s->count * dtype_bytes(s->dtype);
+                s->n_bytes = s->kind == STEP_JOIN ? 0 : s->count * share_bytes(s);
                 p->total_bytes += s->n_bytes;
-                p->moved_bytes += s->n_bytes * (s->kind == STEP_SCATTER_ADD ? 1 : s->n_inputs) +
+                p->moved_bytes += read_elements(p, s) * dtype_bytes(s->dtype) +
                                   s->count * dtype_bytes(s->output_dtype) * s->n_outputs;
         }
         p->chunk_bytes = chunk_bytes;
@@ -388,7 +424,7 @@ static uint32_t find_step(const struct plan *p, const struct part *part, uint64_
 static uint64_t elements_before(const struct step *s, uint64_t at_bytes) {
         if (at_bytes <= s->start_bytes)
                 return 0;
-        uint64_t size = dtype_bytes(s->dtype), distance = at_bytes - s->start_bytes;
+        uint64_t size = share_bytes(s), distance = at_bytes - s->start_bytes;
         return distance >= s->n_bytes ? s->count : (distance + size - 1) / size;
 }
 
@@ -444,6 +480,11 @@ static void print_operands(
                         text_add(t, "R%u b%llu", o->rank, (unsigned long long)o->buffer);
                 text_add(t, "+%llu", (unsigned long long)o->offset_bytes);
                 print_numbers("/", plan_strides(p, s, first + i), s->n_dims, t);
+                if (s->n_folds && first < s->n_inputs) {
+                        const uint64_t *lengths = plan_fold(p, s, first + i);
+                        print_numbers(" over ", lengths, s->n_folds, t);
+                        print_numbers("/", lengths + s->n_folds, s->n_folds, t);
+                }
                 if (has_weights)
                         text_add(t, " *%g", o->weight);
         }

@@ -114,6 +114,12 @@ struct step {
         uint32_t n_dims;
         uint64_t shape[MAX_DIMS];
         uint64_t first_stride; /* in plan->strides: n_dims for each operand */
+        /* A REDUCE over dimensions of its inputs, too: how many, which plan_fold tells for each. `shape` is
+         * that of the result. */
+        uint32_t n_folds;
+        uint64_t first_fold;   /* in plan->strides */
+        uint64_t fold_count;   /* the most elements of one input that are combined into one */
+        enum dtype fold_dtype; /* in which; unspecified: integers exactly, for their mean */
         uint64_t start_bytes;  /* where it begins in the index space; set by plan_freeze */
         uint64_t n_bytes;      /* its share of the index space; set by plan_freeze */
 };
@@ -174,6 +180,13 @@ int plan_join(struct plan *p) MUST_USE;
 int plan_take_scratch(struct plan *p, uint32_t device, uint64_t n_bytes, struct operand *ret) MUST_USE;
 /* Of all areas. */
 uint64_t plan_scratch_bytes(const struct plan *p);
+
+/* Of a step that reduces over dimensions: of each input in turn, n_folds lengths (none is 0), then as many
+ * strides in elements; the first dimension is the slowest. */
+const uint64_t *plan_fold(const struct plan *p, const struct step *step, uint32_t input);
+/* Room for them behind the step that was added last (and simplified), for the caller to fill. NULL when
+ * memory is short. */
+uint64_t *plan_add_folds(struct plan *p, uint32_t n_folds);
 
 /* Which element of its entry the element `i` of a step is. */
 uint64_t step_entry_index(const struct step *s, uint64_t i);

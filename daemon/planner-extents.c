@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include "algorithms/fold.h"
 
 /* One entry of all halves. */
 struct row {
@@ -132,5 +133,65 @@ enum status extents_find(const struct problem *problem, struct plan *plan, struc
                 const struct row r = { problem, e, signature_axis(s), plan_extents(plan, e) };
                 status = s->kind == KIND_GATHER ? check_gather(&r, err) : check_scatter(&r, err);
         }
+        return status;
+}
+
+/* --- reductions over axes --- */
+
+static enum status refuse_nothing(const struct problem *problem, uint32_t e, struct error *err) {
+        error_init(err, STATUS_INVALID);
+        err->entry = (int32_t)e;
+        return error_set(err, STATUS_INVALID, FIELD_EXTENT,
+                "there is nothing along the axes to combine: no replica of %u brings any element%s",
+                problem->n_ranks,
+                problem->signature->options.has_weight ? " with a weight, and a mean of nothing is none" : "");
+}
+
+static enum status refuse_many(uint32_t e, struct error *err) {
+        error_init(err, STATUS_LIMIT);
+        err->entry = (int32_t)e;
+        err->limit = UINT32_MAX;
+        return error_set(
+                err, STATUS_LIMIT, FIELD_EXTENT, "too many elements along the axes become one; reduce in parts");
+}
+
+/* Elements of which a result has some. */
+static bool has_results(const struct problem *problem, uint32_t e) {
+        const struct entry *entry = &problem->entries[0][e];
+        for (uint32_t d = 0; d < entry->n_dims; d++)
+                if (entry->shape[d] == 0 && !(problem->signature->axes >> d & 1))
+                        return false;
+        return true;
+}
+
+static enum status check_fold(const struct problem *problem, uint32_t e, struct error *err) {
+        bool is_weighted_mean = problem->signature->op == OP_MEAN && problem->signature->options.has_weight;
+        uint64_t total = 0;
+        if (!has_results(problem, e))
+                return STATUS_OK;
+        for (uint32_t i = 0; i < problem->n_ranks; i++)
+                if (__builtin_add_overflow(total, fold_count(problem, i, e), &total) || total > UINT32_MAX) {
+                        enum status status = refuse_many(e, err);
+                        err->used = total;
+                        return status;
+                }
+        if (total == 0 || (is_weighted_mean && !(fold_total_weight(problem, e) > 0)))
+                return refuse_nothing(problem, e, err);
+        return STATUS_OK;
+}
+
+enum status folds_check(const struct problem *problem, struct error *err) {
+        const struct signature *s = problem->signature;
+        enum status status = STATUS_OK;
+        if (s->axes == 0 || kind_has_axis(s->kind))
+                return STATUS_OK;
+        if (s->op == OP_MEAN && !s->options.has_weight && problem->divisor != problem->n_ranks) {
+                error_init(err, STATUS_UNSUPPORTED);
+                return error_set(err, STATUS_UNSUPPORTED, FIELD_OPTIONS,
+                        "with on_leave = zero_fill a MEAN over axes has no divisor: nobody knows how much the "
+                        "replicas that have left would bring. Use weights, or divide a SUM");
+        }
+        for (uint32_t e = 0; status == STATUS_OK && e < s->n_entries; e++)
+                status = check_fold(problem, e, err);
         return status;
 }

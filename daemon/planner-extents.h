@@ -9,3 +9,7 @@
  * and who says what in the classes), with field SIZE when an output lacks room for the whole (entry, rank);
  * NO_MEMORY. *err is written on failure alone, from error_init on. */
 enum status extents_find(const struct problem *problem, struct plan *plan, struct error *err) MUST_USE;
+
+/* Of a reduction over axes: whether every result has contributions, and no more than can be divided by.
+ * INVALID or LIMIT with field EXTENT, UNSUPPORTED with field OPTIONS. */
+enum status folds_check(const struct problem *problem, struct error *err) MUST_USE;

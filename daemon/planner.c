@@ -56,8 +56,9 @@ uint64_t planner_bytes(const struct problem *problem) {
         uint64_t n_ranges = 4 * (n_values + (uint64_t)problem->n_ranks * problem->n_sparse);
         uint32_t n_dims = s->n_entries ? problem->entries[0][0].n_dims : 0;
         return (n_steps + n_sparse_steps) * sizeof(struct step) + n_ranges * sizeof(struct range) +
-               (planner_operands(problem) + n_sparse_operands) *
-                       (sizeof(struct operand) + n_dims * sizeof(uint64_t));
+               (planner_operands(problem) + 2 * (s->axes ? n_values : 0)) * n_dims * sizeof(uint64_t) +
+               (planner_operands(problem) + n_sparse_operands) * sizeof(struct operand) +
+               n_sparse_operands * n_dims * sizeof(uint64_t);
 }
 
 /* "bytes 0..63 of R1's buffer 2" */
@@ -137,6 +138,8 @@ enum status planner_plan(
         status = check_weights(&problem, err);
         if (status == STATUS_OK)
                 status = extents_find(&problem, plan, err);
+        if (status == STATUS_OK)
+                status = folds_check(&problem, err);
         if (status != STATUS_OK)
                 return status;
         status = sparse_check(&problem, err);

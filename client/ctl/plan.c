@@ -17,6 +17,7 @@ struct plan_ask {
         struct tutti_options options;
         struct tutti_plan_question question;
         struct tutti_value values[MAX_VALUES];
+        int32_t axes[TUTTI_MAX_DIMS];
 };
 
 enum {
@@ -24,6 +25,9 @@ enum {
         OPTION_SOCKET,
         OPTION_OP,
         OPTION_KIND,
+        OPTION_GATHER,
+        OPTION_REDUCE_SCATTER,
+        OPTION_AXES,
         OPTION_ALGORITHM,
         OPTION_DEVICE,
         OPTION_IMPLEMENTATION,
@@ -39,6 +43,9 @@ static const struct option long_options[] = {
         { "socket", required_argument, NULL, OPTION_SOCKET },
         { "op", required_argument, NULL, OPTION_OP },
         { "broadcast", no_argument, NULL, OPTION_KIND },
+        { "gather", required_argument, NULL, OPTION_GATHER },
+        { "reduce-scatter", required_argument, NULL, OPTION_REDUCE_SCATTER },
+        { "axes", required_argument, NULL, OPTION_AXES },
         { "algorithm", required_argument, NULL, OPTION_ALGORITHM },
         { "device", required_argument, NULL, OPTION_DEVICE },
         { "implementation", required_argument, NULL, OPTION_IMPLEMENTATION },
@@ -68,6 +75,25 @@ static bool read_op(const char *text, enum tutti_op *ret) {
                         return true;
                 }
         return false;
+}
+
+/* "0", "-1", "0,2" */
+static bool read_axes(struct plan_ask *a, const char *text, uint32_t most) {
+        a->question.n_axes = 0;
+        a->question.axes = a->axes;
+        for (;;) {
+                char *end;
+                long axis = strtol(text, &end, 10);
+                if (end == text || axis < -TUTTI_MAX_DIMS || axis >= TUTTI_MAX_DIMS ||
+                        a->question.n_axes == most)
+                        return false;
+                a->axes[a->question.n_axes++] = (int32_t)axis;
+                if (*end == '\0')
+                        return true;
+                if (*end != ',')
+                        return false;
+                text = end + 1;
+        }
 }
 
 static bool read_implementation(const char *text, enum tutti_implementation *ret) {
@@ -130,6 +156,11 @@ static bool read_option(struct plan_ask *a, int c) {
         case OPTION_SOCKET: a->socket = optarg; return true;
         case OPTION_OP: return read_op(optarg, &a->question.op);
         case OPTION_KIND: a->question.kind = TUTTI_KIND_BROADCAST; return true;
+        case OPTION_GATHER: a->question.kind = TUTTI_KIND_GATHER; return read_axes(a, optarg, 1);
+        case OPTION_REDUCE_SCATTER:
+                a->question.kind = TUTTI_KIND_REDUCE_SCATTER;
+                return read_axes(a, optarg, 1);
+        case OPTION_AXES: return read_axes(a, optarg, TUTTI_MAX_DIMS);
         case OPTION_ALGORITHM: a->options.algorithm = optarg; return true;
         case OPTION_DEVICE: a->options.device = optarg; return true;
         case OPTION_IMPLEMENTATION: return read_implementation(optarg, &a->options.implementation);
@@ -233,9 +264,9 @@ static int plan_main(const struct command *self, int argc, char **argv) {
                 return r;
         a.question.values = a.values;
         a.question.options = &a.options;
-        if (a.question.kind == TUTTI_KIND_BROADCAST)
+        if (a.question.kind == TUTTI_KIND_BROADCAST || a.question.kind == TUTTI_KIND_GATHER)
                 a.question.op = TUTTI_OP_UNSPECIFIED;
-        else if (a.question.n_values > 1)
+        else if (a.question.kind == TUTTI_KIND_REDUCE && a.question.n_values > 1)
                 a.question.kind = TUTTI_KIND_BATCH_REDUCE;
         q.json = a.json;
         enum tutti_status status = tutti_open(a.socket, &q.t);
@@ -254,7 +285,9 @@ static int plan_main(const struct command *self, int argc, char **argv) {
 
 const struct command command_plan = {
         .name = "plan",
-        .usage = "plan [-n N] [--op OP] [--broadcast] [--algorithm one_device|hierarchical_copy|library] "
+        .usage = "plan [-n N] [--op OP] [--broadcast] [--gather AXIS] [--reduce-scatter AXIS] [--axes "
+                 "AXIS,...] "
+                 "[--algorithm one_device|hierarchical_copy|library] "
                  "[--device DEVICE] [--implementation auto|ring|nccl] [--reproducible] [--num-packs N] "
                  "[--bytes-per-pack BYTES] [--small-bytes BYTES] [--small-group N] [--json] [--socket PATH] "
                  "DTYPE[SHAPE]...",
@@ -262,7 +295,8 @@ const struct command command_plan = {
         .help = "  tuttictl plan -n 8 --op MEAN 'f32[1024,10]' f16\n"
                 "\n"
                 "--small-bytes and --small-group are TensorFlow's agg_small_grads_max_bytes and _group.\n"
-                "It is a reduction in host memory; of several values a batch. What tuttid would refuse\n"
+                "It is a reduction in host memory; of several values a batch; --axes are those it goes\n"
+                "over. A reduce_scatter has even shares. What tuttid would refuse\n"
                 "is refused: exit code 1. docs/algorithms.md explains what is printed.\n",
         .main = plan_main,
 };

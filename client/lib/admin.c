@@ -3,6 +3,7 @@
 #include <string.h>
 #include "lib/answer.h"
 #include "lib/arguments.h"
+#include "lib/axes.h"
 #include "lib/connection.h"
 #include "lib/environment.h"
 #include "lib/options.h"
@@ -94,7 +95,9 @@ enum tutti_status tutti_admin_plan(
         struct tutti_plan_question q;
         struct half_options options;
         struct error err;
-        if (!t || !ret || !question || !arguments_copy(&ARGUMENTS(&q), question, question->struct_size))
+        uint16_t axes = 0;
+        if (!t || !ret || !question ||
+                !arguments_copy(&ARGUMENTS_SINCE(&q, axes), question, question->struct_size))
                 return thread_say(STATUS_INVALID, FIELD_UNSPECIFIED,
                         "tutti_admin_plan needs a connection, a question that begins with "
                         "TUTTI_PLAN_QUESTION, and a place for the answer");
@@ -102,6 +105,9 @@ enum tutti_status tutti_admin_plan(
         if (checked != TUTTI_OK)
                 return checked;
         enum status status = options_take(q.options, &options, &err);
+        if (status == STATUS_OK)
+                status = axes_take(&(struct axes_given){ q.axes, q.n_axes }, q.n_values ? &q.values[0] : NULL,
+                        &axes, &err);
         if (status == STATUS_OK)
                 status = take_values(&q, entries, &err);
         if (status != STATUS_OK)
@@ -115,7 +121,8 @@ enum tutti_status tutti_admin_plan(
                                    .op = (enum op)q.op,
                                    .root = q.root,
                                    .options = options.options,
-                                   .n_entries = q.n_values },
+                                   .n_entries = q.n_values,
+                                   .axes = axes },
                         .n_part_entries = q.n_values,
                         .entries = entries } };
         return ask_whole(t, &query, ret);

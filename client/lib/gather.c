@@ -12,6 +12,10 @@ void tutti_reduce_scatter_args_init(struct tutti_reduce_scatter_args *args) {
         *args = TUTTI_REDUCE_SCATTER(.key = NULL);
 }
 
+void tutti_reduce_over_args_init(struct tutti_reduce_over_args *args) {
+        *args = TUTTI_REDUCE_OVER(.key = NULL);
+}
+
 static enum tutti_status refuse_args(const char *what) {
         return thread_say(STATUS_INVALID, FIELD_SIZE,
                 "the arguments of a %s are NULL, or do not begin with their size", what);
@@ -93,4 +97,28 @@ void tutti_share(uint64_t extent, uint32_t world, uint32_t rank, uint64_t *ret_f
         uint64_t each = world ? extent / world : 0, more = world ? extent % world : 0;
         *ret_first = each * rank + (rank < more ? rank : more);
         *ret_n = rank < world ? each + (rank < more) : 0;
+}
+
+/* --- reduce over axes --- */
+
+enum tutti_status tutti_reduce_over_start(
+        struct tutti_group *g, const struct tutti_reduce_over_args *given, struct tutti_work **ret) {
+        struct tutti_reduce_over_args args;
+        if (!given || !arguments_copy(&ARGUMENTS(&args), given, given->struct_size))
+                return refuse_args("reduction over axes");
+        struct half h = { .g = g,
+                .kind = args.n_entries == 1 ? KIND_REDUCE : KIND_BATCH_REDUCE,
+                .op = half_op(args.op),
+                .options = args.options,
+                .entries = args.entries,
+                .n_entries = args.n_entries,
+                .stride_bytes = args.entries && args.n_entries ? args.entries->struct_size : 0,
+                .axes = { args.axes, args.n_axes } };
+        return submit(&h, args.key, ret);
+}
+
+enum tutti_status tutti_reduce_over(struct tutti_group *g, const struct tutti_reduce_over_args *args) {
+        struct tutti_work *w;
+        enum tutti_status status = tutti_reduce_over_start(g, args, &w);
+        return status == TUTTI_OK ? work_finish(w, NULL) : status;
 }

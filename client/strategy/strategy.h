@@ -3,6 +3,7 @@
  *   strategy.c    life: memberships, devices, flags, shards
  *   said.c        the calling thread's last error
  *   meetings.c    cross-replica: one collective, a half for each local replica
+ *   along.c       gathers, and reductions over axes
  *   run.c         replica context: threads, the meetings of a run, how it ends for all
  *   variable.c    variables: made, found, read, saved, restored
  *   change.c      assign, add, sub in both contexts
@@ -52,12 +53,12 @@ enum tutti_status context_meet(struct tutti_context *c,
 
 /* --- meetings.c --- */
 
-/* A half for each local replica, then all are waited for. The first status that is not OK. `see` (NULL:
- * nothing) is shown the first replica's work when it has ended with OK. */
+/* A half for each local replica, then all are waited for. The first status that is not OK. `ret_extent` (NULL:
+ * not wanted): how long the result is that they all were told. */
 enum tutti_status meet_all(struct tutti_strategy *s,
         enum tutti_status (*start)(
                 struct tutti_strategy *s, uint32_t i, const void *arg, struct tutti_work **ret),
-        void (*see)(struct tutti_work *w, const void *arg), const void *arg);
+        const void *arg, uint64_t *ret_extent);
 
 /* --- arithmetic.c --- */
 

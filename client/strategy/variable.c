@@ -180,7 +180,7 @@ static enum tutti_status start_broadcast(
 /* What rank 0 brings may be the component itself, whose copy travels: plain memory is copied at once. */
 enum tutti_status broadcast_to_components(struct tutti_variable *v, const void *from) {
         const struct gathering g = { .variable = v, .from = from };
-        return meet_all(v->strategy, start_broadcast, NULL, &g);
+        return meet_all(v->strategy, start_broadcast, &g, NULL);
 }
 
 static enum tutti_status start_reduce(
@@ -203,8 +203,8 @@ static enum tutti_status read_together(struct tutti_variable *v, void *ret) {
         if (!g.results)
                 return say(TUTTI_NO_MEMORY, "no memory to read \"%s\"", v->name);
         enum tutti_status status = meet_all(s,
-                v->aggregation == TUTTI_AGGREGATION_ONLY_FIRST_REPLICA ? start_broadcast : start_reduce, NULL,
-                &g);
+                v->aggregation == TUTTI_AGGREGATION_ONLY_FIRST_REPLICA ? start_broadcast : start_reduce, &g,
+                NULL);
         if (status == TUTTI_OK)
                 memcpy(ret, g.results, v->n_bytes);
         free(g.results);

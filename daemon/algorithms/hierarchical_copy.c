@@ -363,6 +363,8 @@ static const char *hierarchical_unfit(const struct problem *problem) {
         uint32_t devices[MAX_TOPOLOGY], n_devices = problem_homes(problem, devices);
         if (s->kind != KIND_REDUCE && s->kind != KIND_BATCH_REDUCE)
                 return "it does reductions alone";
+        if (s->axes)
+                return "it does not reduce over axes";
         if (problem->n_sparse)
                 return "sparse values are laid together, for which one device is enough";
         if (s->options.check_inputs)

@@ -302,6 +302,8 @@ static const char *library_unfit(const struct problem *problem) {
                 return problem->topology->why_no_library;
         if (s->kind != KIND_REDUCE && s->kind != KIND_BATCH_REDUCE)
                 return "it does reductions alone";
+        if (s->axes)
+                return "the library does not reduce over axes";
         if (problem->n_sparse)
                 return "it has no sparse values";
         if (n == 0 || devices[0] < DEVICE_GPU)

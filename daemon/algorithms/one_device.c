@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <string.h>
 #include "algorithms/far.h"
+#include "algorithms/fold.h"
 #include "algorithms/places.h"
 #include "algorithms/scatter.h"
 #include "algorithms/sparse.h"
@@ -95,8 +96,9 @@ static int build_reduce(const struct problem *problem, uint32_t e, struct plan *
         step.total_weight = options->has_weight ? problem_total_weight(problem) : 0;
         step.divisor = op == OP_MEAN ? problem->divisor : 0;
         step.n_inputs = problem->n_ranks;
-        return problem->signature->kind == KIND_REDUCE_SCATTER ? scatter_build(problem, &step, plan)
-                                                               : build_step(problem, step, 0, plan);
+        if (problem->signature->kind == KIND_REDUCE_SCATTER)
+                return scatter_build(problem, &step, plan);
+        return problem->signature->axes ? fold_build(problem, &step, plan) : build_step(problem, step, 0, plan);
 }
 
 static int build_broadcast(const struct problem *problem, uint32_t e, struct plan *plan) {
@@ -127,6 +129,9 @@ static const char *one_device_unfit(const struct problem *problem) {
         switch (s->kind) {
         case KIND_REDUCE:
         case KIND_BATCH_REDUCE:
+                if (s->axes && problem->homes)
+                        return "GPUs have no kernel that reduces over axes";
+                break;
         case KIND_BARRIER: break;
         case KIND_BROADCAST:
         case KIND_MERGE_RESULT:

@@ -1,5 +1,5 @@
 /* gpu-bench FILE: what docs/gpu.md promises in time, measured on this card; JSON on stdout. FILE has the
- * gradients of a model (data/resnet50.tsv). $TUTTI_DAEMON is tuttid. Nothing is asserted. */
+ * gradients of a model (../bench/data/resnet50.tsv). $TUTTI_DAEMON is tuttid. Nothing is asserted. */
 #include "../bench/bench.h"
 
 #include <sched.h>

@@ -32,7 +32,7 @@ collect() {
         set -- "$build/daemon/tuttid" "$build/daemon/tuttid-gpu" "$build/client/ctl/tuttictl" \
                 "$build/tests/gpu/gpu-suite" "$build/tests/gpu/gpu-kernels" "$build/tests/gpu/gpu-bench"
         # shellcheck disable=SC2046 # paths without blanks
-        cp -L "$@" $(libraries_of "$@") "$here/data/resnet50.tsv" "$here/check.sh" "$dir"
+        cp -L "$@" $(libraries_of "$@") "$here/../bench/data/resnet50.tsv" "$here/check.sh" "$dir"
 }
 
 verb_bundle() {

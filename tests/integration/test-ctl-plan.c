@@ -56,6 +56,23 @@ START_TEST(the_plan_of_a_shape_is_printed_with_its_reason) {
         ASK(h, &p, "-n", "2", "--broadcast", "i64");
         ck_assert_ptr_nonnull(strstr(p.out, "copy i64 x1  R0 b1+0 -> "));
         program_deinit(&p);
+        ASK(h, &p, "-n", "2", "--gather", "1", "f32[2,3]");
+        expect_plan(&p, "gather, because a gather copies each value to where it belongs\n\n"
+                        "gather order=rank CPU:0: 2 steps, 1 chunk of 256 KiB, moves 144 bytes\n"
+                        "copy f32 x6 [2,3]  R0 b1+0/3,1 -> R0 b2+0/6,1, R1 b2+0/6,1\n"
+                        "copy f32 x6 [2,3]  R1 b1+0/3,1 -> R0 b2+12/6,1, R1 b2+12/6,1\n");
+        ASK(h, &p, "-n", "2", "--reduce-scatter", "-1", "--op", "MAX", "f32[5]", "f32[1]");
+        expect_plan(&p, "one_device, because host devices reach all memory, so one pass in rank order is the "
+                        "least work\n\n"
+                        "one_device order=rank CPU:0: 3 steps, 1 chunk of 256 KiB, moves 72 bytes\n"
+                        "reduce MAX f32 x3  R0 b1+0, R1 b1+0 -> R0 b2+0\n"
+                        "reduce MAX f32 x2  R0 b1+12, R1 b1+12 -> R1 b2+0\n"
+                        "reduce MAX f32 x1  R0 b1+80, R1 b1+80 -> R0 b2+80\n");
+        ASK(h, &p, "-n", "1", "--axes", "0,2", "--op", "MEAN", "f32[2,3,4]");
+        expect_plan(&p, "one_device, because host devices reach all memory, so one pass in rank order is the "
+                        "least work\n\n"
+                        "one_device order=rank CPU:0: 1 step, 1 chunk of 256 KiB, moves 108 bytes\n"
+                        "reduce MEAN/8 f32 x3 [3]  R0 b1+0/4 over 2,4/12,1 -> R0 b2+0/1\n");
         host_expect_counters_zero(h);
         host_stop(h);
 }
@@ -103,6 +120,10 @@ START_TEST(what_would_be_refused_is_refused) {
         expect_refused(&p, 64, "f33 is no value");
         ASK(h, &p, "f32[1,");
         expect_refused(&p, 64, "is no value");
+        ASK(h, &p, "--gather", "2", "f32[3]");
+        expect_refused(&p, 1, "axis 2 is outside of a value of 1 dimensions");
+        ASK(h, &p, "--gather", "x", "f32[3]");
+        expect_refused(&p, 64, "wrong option");
         ASK(h, &p, "-n", "0", "f32");
         expect_refused(&p, 64, "wrong option");
         ASK(h, &p, "--json");

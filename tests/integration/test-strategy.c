@@ -204,6 +204,85 @@ START_TEST(TE4_all_reduce_sums_and_means_in_replica_context) {
 }
 END_TEST
 
+/* --- TE13, TE14: gather and all_gather; reduce over an axis --- */
+
+#define MOST_REPLICAS 16
+
+/* Local values of rank r: r + 1 rows of r. Cross-replica, to all. */
+static void gather_and_reduce(struct replica *me) {
+        struct tutti_strategy *s = strategy_of(me);
+        uint32_t n = tutti_strategy_num_replicas_in_sync(s), n_local = tutti_strategy_n_local(s);
+        uint64_t total = (uint64_t)n * (n + 1) / 2, extent = 0;
+        float in[MAX_LOCAL][MOST_REPLICAS], out[MAX_LOCAL][MOST_REPLICAS * MOST_REPLICAS], sum = 0;
+        struct tutti_value values[MAX_LOCAL], outputs[MAX_LOCAL], scalars[MAX_LOCAL];
+        for (uint32_t i = 0; i < n_local; i++) {
+                uint32_t rank = tutti_rank(tutti_strategy_group(s, i));
+                for (uint32_t k = 0; k <= rank; k++)
+                        in[i][k] = (float)rank;
+                values[i] = float_at(in[i], rank + 1);
+                outputs[i] = float_at(out[i], total);
+                scalars[i] = TUTTI_VALUE(.memory = out[i], .dtype = TUTTI_F32);
+        }
+        expect_said(
+                tutti_strategy_gather(s, 0, &TUTTI_REDUCTION(.values = values, .outputs = outputs), &extent),
+                TUTTI_OK);
+        ck_assert_uint_eq(extent, total);
+        for (uint32_t i = 0; i < n_local; i++)
+                for (uint32_t r = 0, at = 0; r < n; r++)
+                        for (uint32_t k = 0; k <= r; k++)
+                                ck_assert_float_eq(out[i][at++], (float)r);
+        for (uint32_t r = 0; r < n; r++)
+                sum += (float)(r * (r + 1));
+        const struct tutti_reduction reduction = TUTTI_REDUCTION(.values = values, .outputs = scalars);
+        const struct tutti_axes last = { (const int32_t[]){ -1 }, 1 }, beyond = { (const int32_t[]){ 1 }, 1 };
+        expect_said(tutti_strategy_reduce(s, TUTTI_SUM, &reduction, &last, NULL), TUTTI_OK);
+        ck_assert_float_eq(out[0][0], sum);
+        expect_said(tutti_strategy_reduce(s, TUTTI_MEAN, &reduction, &last, NULL), TUTTI_OK);
+        ck_assert_float_eq(out[n_local - 1][0], sum / (float)total);
+        expect_said(tutti_strategy_reduce(s, TUTTI_MEAN, &reduction, &beyond, NULL), TUTTI_INVALID);
+        expect_in(tutti_strategy_error(), "axis 1");
+        expect_said(tutti_strategy_gather(s, 0, NULL, NULL), TUTTI_INVALID);
+        tutti_strategy_close(s);
+}
+
+START_TEST(TE13_gather_and_TE4_reduce_over_an_axis_across_replicas) {
+        run_in_all_shapes(gather_and_reduce, 1);
+}
+END_TEST
+
+static enum tutti_status gather_in_a_replica(struct tutti_context *c, void *userdata) {
+        struct tutti_strategy *s = userdata;
+        uint32_t id = tutti_context_replica_id(c), n = tutti_context_num_replicas(c);
+        float a = (float)id, b[2] = { 1, (float)id }, all_a[MOST_REPLICAS], all_b[2 * MOST_REPLICAS];
+        uint64_t extents[2] = { 0 };
+        const struct tutti_value in[] = { float_at(&a, 1), float_at(b, 2) },
+                                 out[] = { float_at(all_a, n), float_at(all_b, 2 * (uint64_t)n) };
+        const struct tutti_entry entries[] = { TUTTI_ENTRY(.input = &in[0], .output = &out[0]),
+                TUTTI_ENTRY(.input = &in[1], .output = &out[1]) };
+        expect_said(tutti_context_all_gather(c, 0, entries, 2, extents), TUTTI_OK);
+        ck_assert_uint_eq(extents[0], n);
+        ck_assert_uint_eq(extents[1], 2 * (uint64_t)n);
+        for (uint32_t r = 0; r < n; r++) {
+                ck_assert_float_eq(all_a[r], (float)r);
+                ck_assert_float_eq(all_b[2 * r], 1);
+                ck_assert_float_eq(all_b[2 * r + 1], (float)r);
+        }
+        expect_said(tutti_strategy_gather(s, 0, &TUTTI_REDUCTION(.values = in), NULL), TUTTI_INVALID);
+        expect_in(tutti_strategy_error(), "tutti_context_all_gather");
+        return TUTTI_OK;
+}
+
+static void all_gather_in_replicas(struct replica *me) {
+        struct tutti_strategy *s = strategy_of(me);
+        expect_said(tutti_strategy_run(s, gather_in_a_replica, s), TUTTI_OK);
+        tutti_strategy_close(s);
+}
+
+START_TEST(TE14_all_gather_of_a_nest_in_replica_context) {
+        run_in_all_shapes(all_gather_in_replicas, 1);
+}
+END_TEST
+
 /* --- TE5, TE7: every replica once --- */
 
 struct seen {
@@ -654,6 +733,7 @@ END_TEST
 UNIT_MAIN("strategy", 120, TB8_slices_are_reduced_and_their_number_is_told,
         TE1_a_failure_anywhere_ends_the_run_for_all_and_the_next_one_works,
         TE2_lists_of_different_lengths_are_refused_for_all, TE4_all_reduce_sums_and_means_in_replica_context,
+        TE13_gather_and_TE4_reduce_over_an_axis_across_replicas, TE14_all_gather_of_a_nest_in_replica_context,
         TE5_TE7_a_run_calls_each_replica_once_with_its_id, TE8_mirrored_variables_in_both_contexts,
         TE10_a_step_counted_by_every_replica_counts_once, TE11_ten_steps_of_descent_bring_the_error_down,
         TE12_reduce_to_batch_reduce_to_and_broadcast_to,

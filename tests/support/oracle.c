@@ -275,15 +275,22 @@ void oracle_mean_of_integers(enum dtype dtype, enum rounding rounding, const voi
 
 void oracle_weighted(enum op op, enum dtype dtype, const void *const *inputs, const double *weights,
         uint32_t n_inputs, void *output, size_t count) {
+        double total = 0;
+        for (uint32_t r = 0; r < n_inputs; r++)
+                total += weights[r];
+        oracle_weighted_by(op, dtype, inputs, weights, n_inputs, output, count, total);
+}
+
+void oracle_weighted_by(enum op op, enum dtype dtype, const void *const *inputs, const double *weights,
+        uint32_t n_inputs, void *output, size_t count, double total) {
         for (size_t i = 0; i < count; i++) {
-                double sum = 0, total = 0;
+                double sum = 0;
                 bool is_first = true;
                 for (uint32_t r = 0; r < n_inputs; r++) {
                         if (weights[r] == 0)
                                 continue;
                         double product = weights[r] * get_float(dtype, inputs[r], i);
                         sum = is_first ? product : sum + product;
-                        total += weights[r];
                         is_first = false;
                 }
                 put_float(dtype, output, i, op == OP_MEAN ? sum / total : sum);

@@ -22,6 +22,10 @@ void oracle_mean_of_integers(enum dtype dtype, enum rounding rounding, const voi
 void oracle_weighted(enum op op, enum dtype dtype, const void *const *inputs, const double *weights,
         uint32_t n_inputs, void *output, size_t count);
 
+/* The same with another divisor of the mean than the sum of these weights. */
+void oracle_weighted_by(enum op op, enum dtype dtype, const void *const *inputs, const double *weights,
+        uint32_t n_inputs, void *output, size_t count, double total);
+
 /* What is NaN or infinite, or has such a part, is counted in *found; the first of all is that of the lowest
  * rank, entry and index. `at` says whose array it is. */
 void oracle_find_nonfinite(

@@ -45,6 +45,7 @@ START_TEST(B1_B2_B5_B6_every_compared_field_is_found) {
         CHECK_CHANGE(signature.kind, KIND_REDUCE, FIELD_KIND, -1);
         CHECK_CHANGE(signature.op, OP_MEAN, FIELD_OP, -1);
         CHECK_CHANGE(signature.n_entries, 2, FIELD_BATCH_LENGTH, -1);
+        CHECK_CHANGE(signature.axes, 2, FIELD_AXIS, -1);
         CHECK_CHANGE(signature.options.rounding, ROUNDING_FLOOR, FIELD_OPTIONS, -1);
         CHECK_CHANGE(signature.options.has_weight, true, FIELD_OPTIONS, -1);
         CHECK_CHANGE(signature.options.check_numerics, true, FIELD_OPTIONS, -1);
@@ -237,7 +238,33 @@ START_TEST(destinations_are_printed_as_ranks) {
 }
 END_TEST
 
-UNIT_MAIN("signature-compare", 10, B1_B2_B5_B6_every_compared_field_is_found,
+/* What is gathered along or reduced over may differ in length, and nothing else of it. */
+START_TEST(P4_lengths_along_axes_are_each_replicas_own) {
+        for (unsigned int kind = KIND_REDUCE; kind <= KIND_REDUCE_SCATTER; kind++) {
+                struct half a = half_of((enum kind)kind);
+                if (kind == KIND_BROADCAST || kind == KIND_BARRIER)
+                        continue;
+                a.signature.axes = 1u << 1;
+                struct half b = a;
+                b.entries[0].shape[1]++;
+                b.entries[0].output_extent = 5;
+                if (kind == KIND_REDUCE_SCATTER)
+                        check_differ(&a, &b, FIELD_SHAPE, 0);
+                else
+                        check_differ(&a, &b, FIELD_UNSPECIFIED, -1);
+                b.entries[0].shape[0]++;
+                check_differ(&a, &b, FIELD_SHAPE, 0);
+                check_print(&a, FIELD_AXIS, -1, "axis 1");
+                a.signature.axes = 0;
+                check_print(&a, FIELD_AXIS, -1, "no axis");
+                a.signature.axes = 5;
+                check_print(&a, FIELD_AXIS, -1, "axes 0 2");
+        }
+}
+END_TEST
+
+UNIT_MAIN("signature-compare", 10, P4_lengths_along_axes_are_each_replicas_own,
+        B1_B2_B5_B6_every_compared_field_is_found,
         TB17_of_sparse_values_all_but_the_number_of_rows_is_compared,
         what_is_each_replicas_own_is_not_compared, the_first_difference_in_order_is_told,
         destinations_are_compared_as_sets, D13_zero_elements_on_one_is_a_mismatch,

@@ -652,7 +652,64 @@ START_TEST(bytes_are_summed_and_saturate) {
 }
 END_TEST
 
-UNIT_MAIN("signature", 10, the_four_kinds_are_taken, other_kinds_are_not_done,
+/* What the library says first, tuttid says to those who have another one. */
+START_TEST(P15_axes_are_of_kinds_that_have_them_and_of_values_that_do) {
+        struct half h = half_of(KIND_GATHER);
+        h.signature.n_entries = 2;
+        check_refused(&h, STATUS_INVALID, FIELD_AXIS, "works along one axis of its values, but 0 were given");
+        h.signature.axes = 3;
+        check_refused(&h, STATUS_INVALID, FIELD_AXIS, "but 2 were given");
+        h.signature.axes = AXIS_BEYOND;
+        check_refused(&h, STATUS_INVALID, FIELD_AXIS, "an axis of 8 or more");
+        h.signature.axes = 1u << 2;
+        check_refused(&h, STATUS_INVALID, FIELD_AXIS,
+                "axis 2 is outside of the value, f32[1024,10]; its axes are 0 to 1");
+        h.signature.axes = 1;
+        h.entries[0].output_extent = h.entries[1].output_extent = 5000;
+        check_ok(&h);
+        h.entries[1].n_dims = 0;
+        check_refused(&h, STATUS_INVALID, FIELD_AXIS, "the value is a scalar, f32[]");
+        h.entries[1].n_dims = 2;
+        h.entries[1].output_extent = UINT64_MAX / 40;
+        check_refused(&h, STATUS_LIMIT, FIELD_EXTENT, "along axis 0");
+        h.entries[1].output_extent = 4;
+        h.entries[1].output.n_strides = 2;
+        h.entries[1].output.strides[0] = 2;
+        h.entries[1].output.strides[1] = 8;
+        check_ok(&h); /* 4 rows, not 1,024 */
+        h.entries[1].output_extent = 5;
+        check_refused(&h, STATUS_INVALID, FIELD_STRIDES, "elements of the output share memory");
+        h.entries[1].output = (struct place){ 0 };
+        check_refused(&h, STATUS_INVALID, FIELD_BUFFER, "receives the result");
+        h.entries[1].destination = DESTINATION_SAME;
+        check_refused(&h, STATUS_INVALID, FIELD_DESTINATIONS, "another shape");
+        h.signature.n_entries = 0;
+        check_refused(&h, STATUS_INVALID, FIELD_BATCH_LENGTH, "a gather needs at least one entry");
+        h = half_of(KIND_BROADCAST);
+        h.signature.axes = 1;
+        check_refused(&h, STATUS_INVALID, FIELD_AXIS, "takes its values whole");
+        h = half_of(KIND_REDUCE_SCATTER);
+        h.signature.op = OP_UNSPECIFIED;
+        h.signature.axes = 1;
+        check_refused(&h, STATUS_INVALID, FIELD_OP, "no default op");
+        h.signature.op = OP_SUM;
+        h.signature.n_entries = 1;
+        h.entries[0].output = (struct place){ 0 };
+        check_ok(&h); /* no slice, no place */
+        h.entries[0].output_extent = 1;
+        check_refused(&h, STATUS_INVALID, FIELD_BUFFER, "receives the result");
+        h.entries[0].output.result = 7;
+        check_refused(&h, STATUS_INVALID, FIELD_DESTINATIONS, "a slice of its own");
+        h = half_of(KIND_REDUCE);
+        h.signature.axes = 3;
+        check_ok(&h);
+        h.signature.options.check_numerics = true;
+        check_refused(&h, STATUS_UNSUPPORTED, FIELD_OPTIONS, "check_numerics is not done");
+}
+END_TEST
+
+UNIT_MAIN("signature", 10, P15_axes_are_of_kinds_that_have_them_and_of_values_that_do,
+        the_four_kinds_are_taken, other_kinds_are_not_done,
         a_merge_call_brings_any_number_of_values_into_a_result_object,
         a_merge_result_goes_from_its_root_to_all, parts_of_a_merge_call_are_whole_lines,
         D18_there_is_no_default_op, D3_ops_that_are_not_done_are_refused_with_the_list,

@@ -32,9 +32,11 @@ enum tutti_kind {
         TUTTI_KIND_BROADCAST,
         TUTTI_KIND_BATCH_REDUCE,
         TUTTI_KIND_BARRIER,
-        TUTTI_KIND_MERGE_CALL = 7, /* everybody's values come together */
-        TUTTI_KIND_MERGE_RESULT    /* ... and what the function made of them goes to all: while it is awaited,
-                                      the    function runs on the replica that is missing */
+        TUTTI_KIND_GATHER,
+        TUTTI_KIND_REDUCE_SCATTER,
+        TUTTI_KIND_MERGE_CALL,  /* everybody's values come together */
+        TUTTI_KIND_MERGE_RESULT /* ... and what the function made of them goes to all: while it is awaited,
+                                   the    function runs on the replica that is missing */
 };
 TUTTI_API const char *tutti_kind_name(enum tutti_kind kind);
 TUTTI_API const char *tutti_op_name(enum tutti_op op);
@@ -234,6 +236,10 @@ struct tutti_plan_question {
                                              of sparse ones also dense_rows and the dtype of the indices */
         uint32_t n_values;
         const struct tutti_options *options; /* may be NULL */
+        /* Of a gather or reduce_scatter one axis; of a reduction those that it goes over, if any. A
+         * reduce_scatter is asked about with even shares (tutti_share). */
+        const int32_t *axes;
+        uint32_t n_axes;
 };
 
 #define TUTTI_PLAN_QUESTION(...)                                                                             \

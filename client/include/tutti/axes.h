@@ -92,6 +92,37 @@ TUTTI_API enum tutti_status tutti_reduce_scatter_start(
 TUTTI_API void tutti_share(
         uint64_t extent, uint32_t world, uint32_t rank, uint64_t *ret_first, uint64_t *ret_n);
 
+/* --- reduce over axes and replicas --- */
+
+/* op over all elements that lie along these axes, of all replicas: ((a op b) op c)... in one chain, in the
+ * order of the ranks and of one replica in that of its indices (the last dimension the fastest), in the type
+ * in which the op accumulates, rounded once. MEAN divides by how many elements there were, so that replicas
+ * which bring different numbers of them are weighted right; a weight counts for each of its replica's
+ * elements.
+ *
+ * Inputs may differ in their lengths along the axes, and in nothing else; a length of 0 brings nothing, but
+ * somebody must bring something (INVALID, field EXTENT). The output has the other dimensions, in their order;
+ * it may keep the axes with length 1. Destinations as in tutti_reduce, but not TUTTI_TO_SAME. */
+struct tutti_reduce_over_args {
+        size_t struct_size;
+        const char *key;
+        enum tutti_op op;
+        const int32_t *axes; /* [n_axes], in any order, none twice; none at all is tutti_batch_reduce */
+        uint32_t n_axes;
+        const struct tutti_entry *entries; /* one, or a batch */
+        uint32_t n_entries;
+        const struct tutti_options *options; /* all but the checks */
+};
+
+#define TUTTI_REDUCE_OVER(...)                                                                               \
+        ((struct tutti_reduce_over_args){ .struct_size = sizeof(struct tutti_reduce_over_args), __VA_ARGS__ })
+TUTTI_API void tutti_reduce_over_args_init(struct tutti_reduce_over_args *args);
+
+TUTTI_API enum tutti_status tutti_reduce_over(
+        struct tutti_group *g, const struct tutti_reduce_over_args *args);
+TUTTI_API enum tutti_status tutti_reduce_over_start(
+        struct tutti_group *g, const struct tutti_reduce_over_args *args, struct tutti_work **ret);
+
 #ifdef __cplusplus
 }
 #endif

@@ -106,6 +106,20 @@ TUTTI_API enum tutti_status tutti_strategy_reduce_to(struct tutti_strategy *s, e
 /* All of them in one meeting, whole or not at all. */
 TUTTI_API enum tutti_status tutti_strategy_batch_reduce_to(struct tutti_strategy *s, enum tutti_op op,
         const struct tutti_reduction *reductions, uint32_t n, const struct tutti_options *options);
+/* Dimensions: [n], negative ones count from the last. */
+struct tutti_axes {
+        const int32_t *list;
+        uint32_t n;
+};
+/* Over these axes of each value as well, as tutti_reduce_over; NULL: over none, which is
+ * tutti_strategy_reduce_to. (Strategy.reduce. There the op is SUM or MEAN; here it is any.) */
+TUTTI_API enum tutti_status tutti_strategy_reduce(struct tutti_strategy *s, enum tutti_op op,
+        const struct tutti_reduction *value, const struct tutti_axes *axes,
+        const struct tutti_options *options);
+/* All values one behind the other along the axis, in the order of the ranks, as tutti_gather; how long the
+ * result is (NULL: not wanted). */
+TUTTI_API enum tutti_status tutti_strategy_gather(
+        struct tutti_strategy *s, int32_t axis, const struct tutti_reduction *value, uint64_t *ret_extent);
 /* The value of rank `root` (which counts where that is local) into `outputs`, an array of n_local. */
 TUTTI_API enum tutti_status tutti_strategy_broadcast_to(struct tutti_strategy *s, uint32_t root,
         const struct tutti_value *value, const struct tutti_value *outputs);
@@ -137,6 +151,11 @@ TUTTI_API enum tutti_status tutti_context_merge_call(
 /* Reduces a batch over all replicas; results to all. */
 TUTTI_API enum tutti_status tutti_context_all_reduce(
         struct tutti_context *c, enum tutti_op op, const struct tutti_entry *entries, uint32_t n_entries);
+
+/* Gathers a batch (the leaves of a nest) along one axis, as tutti_gather; its gradient is a
+ * tutti_reduce_scatter by SUM. `ret_extents` [n_entries], or NULL. */
+TUTTI_API enum tutti_status tutti_context_all_gather(struct tutti_context *c, int32_t axis,
+        const struct tutti_entry *entries, uint32_t n_entries, uint64_t *ret_extents);
 
 /* --- variables --- */
 

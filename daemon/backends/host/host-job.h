@@ -31,3 +31,6 @@ void job_run(struct job *j, uint64_t n_elements);
 /* The same where j->in and j->out are the first elements of values with strides, or where inputs are checked.
  */
 void job_run_strided(struct job *j, uint64_t n_elements);
+
+/* The same of a step that reduces over dimensions of its inputs, j->in and j->out as there. */
+void job_run_folded(struct job *j, uint64_t n_elements);

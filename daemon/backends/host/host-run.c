@@ -14,10 +14,14 @@
 static uint64_t extent_of(const struct plan *plan, const struct step *s, uint32_t i) {
         struct view view;
         uint64_t extent;
-        if (s->n_dims == 0)
-                return s->count;
-        view_make(&view, s->n_dims, s->shape, plan_strides(plan, s, i));
-        CHECK(view_extent(&view, &extent));
+        extent = s->count;
+        if (s->n_dims) {
+                view_make(&view, s->n_dims, s->shape, plan_strides(plan, s, i));
+                CHECK(view_extent(&view, &extent));
+        }
+        const uint64_t *lengths = s->n_folds && i < s->n_inputs ? plan_fold(plan, s, i) : NULL;
+        for (uint32_t d = 0; lengths && d < s->n_folds; d++)
+                extent += (lengths[d] - 1) * lengths[s->n_folds + d];
         return extent;
 }
 
@@ -142,6 +146,11 @@ static void run_piece(const struct chunk *c, const struct piece *piece) {
                 .total_weight = s->total_weight,
                 .nonfinite = s->check_numerics ? job.nonfinite : NULL,
         };
+        if (s->n_folds) {
+                job.first_element = piece->first_element;
+                job_run_folded(&job, piece->n_elements);
+                return;
+        }
         if (s->n_dims || s->check_inputs) {
                 job.first_element = piece->first_element;
                 job_run_strided(&job, piece->n_elements);
