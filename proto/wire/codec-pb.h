@@ -139,6 +139,23 @@ void row_out(const struct row *row, struct row_box *box);
 /* 0, -EPROTO, or -E2BIG. */
 int row_in(const Tutti__V1__Row *m, struct arena *arena, struct row *ret) MUST_USE;
 
+/* --- entries (codec-entry.c) --- */
+
+/* An entry's message with everything it refers to. */
+struct entry_box {
+        Tutti__V1__Entry message;
+        Tutti__V1__Place input, output, indices, output_indices;
+        Tutti__V1__Sparse sparse;
+        Tutti__V1__Destinations destinations;
+        uint8_t ranks[MAX_WORLD / 8];
+        char device[DEVICE_NAME_BYTES];
+};
+
+/* `ret` is cleared before. */
+void entry_in(const Tutti__V1__Entry *m, struct entry *ret);
+/* `box` refers to the entry. */
+void entry_out(const struct entry *e, struct entry_box *box);
+
 /* Rows of one packet: bounds what encoding takes from the scratch arena. */
 #define MAX_PART_ROWS 1024
 /* Entries of one packet: bounds what decoding takes from the arena of the other side, and of its time. */

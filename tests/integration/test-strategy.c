@@ -695,43 +695,7 @@ START_TEST(shards_hold_each_row_once) {
 }
 END_TEST
 
-/* Each replica brings the row of its rank. */
-static void reduce_slices(struct replica *me) {
-        struct tutti_strategy *s = strategy_of(me);
-        uint32_t n = tutti_strategy_num_replicas_in_sync(s), l = tutti_strategy_n_local(s);
-        float rows[MAX_LOCAL], all[MAX_LOCAL][16];
-        int64_t ids[MAX_LOCAL], all_ids[MAX_LOCAL][16];
-        struct tutti_value in[MAX_LOCAL], out[MAX_LOCAL], in_ids[MAX_LOCAL], out_ids[MAX_LOCAL];
-        uint64_t n_rows = 0;
-        for (uint32_t i = 0; i < l; i++) {
-                ids[i] = me->rank * l + i;
-                rows[i] = (float)ids[i];
-                in[i] = float_at(&rows[i], 1);
-                out[i] = float_at(all[i], 16);
-                in_ids[i] = TUTTI_VALUE(.memory = &ids[i], .dtype = TUTTI_I64, .n_dims = 1, .shape = { 1 });
-                out_ids[i] =
-                        TUTTI_VALUE(.memory = all_ids[i], .dtype = TUTTI_I64, .n_dims = 1, .shape = { 16 });
-                in[i].indices = &in_ids[i];
-                out[i].indices = &out_ids[i];
-                in[i].dense_rows = out[i].dense_rows = 16;
-        }
-        expect_said(tutti_strategy_reduce_to(s, TUTTI_SUM,
-                            &TUTTI_REDUCTION(.values = in, .outputs = out, .ret_extent = &n_rows), NULL),
-                TUTTI_OK);
-        ck_assert_uint_eq(n_rows, n);
-        for (uint32_t i = 0; i < l; i++)
-                for (uint32_t r = 0; r < n; r++)
-                        ck_assert(all[i][r] == (float)r && all_ids[i][r] == r);
-        tutti_strategy_close(s);
-}
-
-START_TEST(TB8_slices_are_reduced_and_their_number_is_told) {
-        run_in_all_shapes(reduce_slices, 1);
-}
-END_TEST
-
-UNIT_MAIN("strategy", 120, TB8_slices_are_reduced_and_their_number_is_told,
-        TE1_a_failure_anywhere_ends_the_run_for_all_and_the_next_one_works,
+UNIT_MAIN("strategy", 120, TE1_a_failure_anywhere_ends_the_run_for_all_and_the_next_one_works,
         TE2_lists_of_different_lengths_are_refused_for_all, TE4_all_reduce_sums_and_means_in_replica_context,
         TE13_gather_and_TE4_reduce_over_an_axis_across_replicas, TE14_all_gather_of_a_nest_in_replica_context,
         TE5_TE7_a_run_calls_each_replica_once_with_its_id, TE8_mirrored_variables_in_both_contexts,

@@ -46,3 +46,22 @@ static inline struct half half_of(enum kind kind) {
                 h.entries[i] = plain_entry();
         return h;
 }
+
+static inline void check_ok(const struct half *h) {
+        struct error e;
+        error_init(&e, STATUS_OK);
+        ck_assert_msg(signature_check(&h->signature, h->entries, 1, WORLD, &e) == STATUS_OK, "%s", e.detail);
+        ck_assert_int_eq(e.status, STATUS_OK);
+        ck_assert_int_eq(e.entry, -1);
+}
+
+/* Refused with this status and field; the detail holds `word`. */
+static inline void check_refused(
+        const struct half *h, enum status status, enum field field, const char *word) {
+        struct error e;
+        error_init(&e, STATUS_OK);
+        ck_assert_int_eq(signature_check(&h->signature, h->entries, 1, WORLD, &e), status);
+        ck_assert_int_eq(e.status, status);
+        ck_assert_int_eq(e.field, field);
+        ck_assert_msg(strstr(e.detail, word) != NULL, "\"%s\" is not in \"%s\"", word, e.detail);
+}
