@@ -91,12 +91,11 @@ enum status sparse_check(const struct problem *problem, struct error *err) {
         enum status status = STATUS_OK;
         if (problem->n_sparse == 0)
                 return STATUS_OK;
-        if (problem->homes) {
+        if (problem->homes || problem_worker(problem) >= DEVICE_GPU) {
                 error_init(err, STATUS_UNSUPPORTED);
                 return error_set(err, STATUS_UNSUPPORTED, FIELD_LAYOUT,
-                        "sparse values together with values on GPUs are not done; bring all of this "
-                        "collective "
-                        "in host memory");
+                        "sparse values are reduced by host devices alone; bring all of this collective in "
+                        "host memory, and name no GPU to reduce it");
         }
         for (uint32_t e = 0; status == STATUS_OK && e < problem->signature->n_entries; e++)
                 if (problem->entries[0][e].layout == LAYOUT_SPARSE)

@@ -170,6 +170,24 @@ static void gather_what_does_not_fit(struct replica *me) {
         expect_in(tutti_error(), "axis 1");
 }
 
+static void do_other_things(struct replica *me) {
+        struct tutti_group *g = join(me);
+        float in[2] = { 0 }, out[4];
+        const struct tutti_value from = FLOATS(in, 2), to = FLOATS(out, 4);
+        expect_status(me->rank ? tutti_all_gather(g, "k", 0, &from, &to, NULL)
+                               : tutti_all_reduce(g, "k", TUTTI_SUM, &from, &from),
+                TUTTI_MISMATCH);
+        ck_assert_int_eq(tutti_error_info()->field, TUTTI_FIELD_KIND);
+        expect_in(tutti_error(), "gather");
+        expect_in(tutti_error(), "reduce");
+        expect_to_go_on(g, "k");
+}
+
+START_TEST(B5_one_does_all_reduce_and_another_all_gather) {
+        run_in(2, do_other_things);
+}
+END_TEST
+
 START_TEST(TE13_TE14_P4_what_differs_elsewhere_is_a_mismatch_for_all) {
         run_in(2, gather_what_does_not_fit);
 }
@@ -642,8 +660,8 @@ START_TEST(P14_an_output_lies_apart_from_all_inputs) {
 }
 END_TEST
 
-UNIT_MAIN("axes", 60, TB10_all_gather_of_equal_shapes_along_each_axis,
-        TE13_TE14_lengths_may_differ_along_the_axis,
+UNIT_MAIN("axes", 60, B5_one_does_all_reduce_and_another_all_gather,
+        TB10_all_gather_of_equal_shapes_along_each_axis, TE13_TE14_lengths_may_differ_along_the_axis,
         TE13_equal_shapes_of_one_to_three_dimensions_along_each_axis,
         TE13_TE14_P4_what_differs_elsewhere_is_a_mismatch_for_all, TE14_a_nest_is_a_batch,
         TE14_the_gradient_of_all_gather_is_a_reduce_scatter,

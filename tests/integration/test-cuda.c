@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 #include <tutti/admin.h>
+#include <tutti/axes.h>
 #include <tutti/cuda.h>
 #include <unistd.h>
 #include "base/check.h"
@@ -179,6 +180,47 @@ START_TEST(E8_N2_two_replicas_on_one_gpu_by_each_kind_of_memory) {
         struct host *h = start("1");
         run_replicas(h, 2, body_kinds, NULL);
         ck_assert_uint_eq(fakecuda_ipc_open(control, NULL), 0); /* E4: closed after the last */
+        stop(h);
+}
+END_TEST
+
+/* R0 brings 100, R1 200; there is room for more, which stays as it is. Then slices of 600 and 400 of a sum.
+ */
+static void gather_by(struct replica *me, struct tutti_group *g, enum tutti_cuda_path path) {
+        struct tutti_buffer *in = new_buffer(me->t, path), *out = new_buffer(me->t, path);
+        struct tutti_value from = floats(in), to = floats(out);
+        uint64_t extent = 0;
+        from.shape[0] = 100 * (me->rank + 1);
+        fill(in, (float)(1 + me->rank));
+        fill(out, -1);
+        ck_assert_msg(tutti_all_gather(g, NULL, 0, &from, &to, &extent) == TUTTI_OK, "%s", tutti_error());
+        ck_assert_uint_eq(extent, 300);
+        for (uint32_t i = 0; i < N; i++)
+                ck_assert_float_eq(float_at(out, i), i < 100 ? 1 : i < 300 ? 2 : -1);
+        from.shape[0] = N;
+        to.shape[0] = me->rank ? 400 : 600;
+        const struct tutti_entry e = TUTTI_ENTRY(.input = &from, .output = &to);
+        ck_assert_msg(tutti_reduce_scatter(g, &TUTTI_REDUCE_SCATTER(.op = TUTTI_SUM, .entries = &e,
+                                                      .n_entries = 1)) == TUTTI_OK,
+                "%s", tutti_error());
+        for (uint32_t i = 0; i < N; i++)
+                ck_assert_float_eq(float_at(out, i), i < to.shape[0] ? 3 : i < 300 ? 2 : -1);
+        ck_assert_int_eq(tutti_barrier(g, NULL), TUTTI_OK);
+        tutti_buffer_free(in);
+        tutti_buffer_free(out);
+}
+
+static void body_gathers(struct replica *me) {
+        use_device(0);
+        struct tutti_group *g = replica_join_group(me, &TUTTI_JOIN(.group = "train"));
+        for (size_t i = 0; i < ARRAY_SIZE(paths); i++)
+                gather_by(me, g, paths[i]);
+        leave(me);
+}
+
+START_TEST(TE14_gather_and_reduce_scatter_by_each_kind_of_memory) {
+        struct host *h = start("1");
+        run_replicas(h, 2, body_gathers, NULL);
         stop(h);
 }
 END_TEST
@@ -519,6 +561,7 @@ END_TEST
 
 UNIT_MAIN("cuda", 60, E14_streams_go_on_when_the_worker_breaks,
         a_stream_that_never_comes_holds_up_its_own_group_alone,
+        TE14_gather_and_reduce_scatter_by_each_kind_of_memory,
         E8_N2_two_replicas_on_one_gpu_by_each_kind_of_memory,
         N4_every_kind_of_memory_and_the_host_in_one_collective, E9_a_device_is_who_it_is_and_not_its_number,
         E9_an_unknown_device_is_told_which_ones_there_are,

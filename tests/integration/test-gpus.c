@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <tutti/axes.h>
 #include <tutti/cuda.h>
 #include <unistd.h>
 #include "base/check.h"
@@ -406,6 +407,77 @@ START_TEST(TA3_broadcast_from_every_GPU_with_and_without_peers) {
 }
 END_TEST
 
+/* --- along axes --- */
+
+static enum tutti_status gather_columns(
+        struct replica *me, struct tutti_group *g, struct tutti_buffer *in, struct tutti_buffer *out) {
+        const struct tutti_value from =
+                TUTTI_VALUE(.buffer = in, .dtype = TUTTI_F32, .n_dims = 2, .shape = { 3, me->rank + 1 });
+        const struct tutti_value to =
+                TUTTI_VALUE(.buffer = out, .dtype = TUTTI_F32, .n_dims = 2, .shape = { 3, 40 });
+        return tutti_all_gather(g, NULL, 1, &from, &to, NULL);
+}
+
+/* Where one GPU reaches all it copies, and where none does that is said; a host's part of it comes along. */
+static void along_axes(struct replica *me) {
+        const struct scene *s = scene_of(me);
+        struct tutti_group *g = join(me);
+        bool is_on_gpu = !is_on_host(me), has_peers = strcmp(s->peers, "all") == 0;
+        struct tutti_buffer *in = take_buffer(me, 200 * sizeof(float), is_on_gpu),
+                            *out = take_buffer(me, 200 * sizeof(float), is_on_gpu);
+        float values[200], got[200];
+        uint32_t total = me->n * (me->n + 1) / 2, k = 0;
+        for (uint32_t i = 0; i < 200; i++)
+                values[i] = (float)(100 * me->rank + i);
+        put(in, is_on_gpu, values, sizeof(values));
+        enum tutti_status status = gather_columns(me, g, in, out);
+        ck_assert_msg(status == (has_peers ? TUTTI_OK : TUTTI_UNSUPPORTED), "%s", tutti_error());
+        if (!has_peers)
+                ck_assert_ptr_nonnull(strstr(tutti_error(), "there is none that reaches all of these GPUs"));
+        get(out, is_on_gpu, got, sizeof(got));
+        for (uint32_t row = 0; has_peers && row < 3; row++)
+                for (uint32_t rank = 0; rank < me->n; rank++)
+                        for (uint32_t i = 0; i <= rank; i++)
+                                ck_assert_float_eq(got[k++], (float)(100 * rank + row * (rank + 1) + i));
+        ck_assert_uint_eq(k, has_peers ? 3 * total : 0);
+        const struct tutti_value whole =
+                TUTTI_VALUE(.buffer = in, .dtype = TUTTI_F32, .n_dims = 2, .shape = { 2, total });
+        const struct tutti_value slice =
+                TUTTI_VALUE(.buffer = out, .dtype = TUTTI_F32, .n_dims = 2, .shape = { 2, me->rank + 1 });
+        struct tutti_entry e = TUTTI_ENTRY(.input = &whole, .output = &slice);
+        status = tutti_reduce_scatter(
+                g, &TUTTI_REDUCE_SCATTER(.op = TUTTI_MEAN, .axis = 1, .entries = &e, .n_entries = 1));
+        ck_assert_msg(status == (has_peers ? TUTTI_OK : TUTTI_UNSUPPORTED), "%s", tutti_error());
+        get(out, is_on_gpu, got, sizeof(got));
+        for (uint32_t i = 0; has_peers && i < 2 * (me->rank + 1); i++) {
+                uint32_t row = i / (me->rank + 1), column = i % (me->rank + 1);
+                ck_assert_float_eq(
+                        got[i], 50 * (float)(me->n - 1) +
+                                        (float)(row * total + me->rank * (me->rank + 1) / 2 + column));
+        }
+        const struct tutti_value row =
+                TUTTI_VALUE(.buffer = out, .dtype = TUTTI_F32, .n_dims = 1, .shape = { total });
+        e.output = &row;
+        status = tutti_reduce_over(g, &TUTTI_REDUCE_OVER(.op = TUTTI_SUM, .axes = (int32_t[]){ 0 },
+                                              .n_axes = 1, .entries = &e, .n_entries = 1));
+        ck_assert_int_eq(status, TUTTI_UNSUPPORTED);
+        ck_assert_ptr_nonnull(strstr(tutti_error(), "GPUs have no kernel that reduces over axes"));
+        tutti_buffer_free(in);
+        tutti_buffer_free(out);
+        leave(me);
+}
+
+START_TEST(TE14_gather_and_reduce_scatter_where_one_GPU_reaches_all) {
+        struct scene s = { .n_devices = 2, .peers = "all" };
+        play(&s, 3, along_axes);
+        s.has_host_member = true;
+        play(&s, 3, along_axes);
+        s.has_host_member = false;
+        s.peers = "none";
+        play(&s, 3, along_axes);
+}
+END_TEST
+
 /* --- what the next process finds is what counts --- */
 
 static void through_a_loss(struct replica *me) {
@@ -460,7 +532,8 @@ START_TEST(E14_a_process_without_NCCL_goes_on_without) {
 }
 END_TEST
 
-UNIT_MAIN("gpus", 120, TA5_size_peers_and_library_choose, TA5_means_of_halves_by_library_and_hierarchy,
+UNIT_MAIN("gpus", 120, TE14_gather_and_reduce_scatter_where_one_GPU_reaches_all,
+        TA5_size_peers_and_library_choose, TA5_means_of_halves_by_library_and_hierarchy,
         TA2_TA4_every_way_and_pair_of_destinations_on_2_3_and_4_GPUs, TA2_TA4_the_same_without_peer_access,
         TA4_N4_the_same_with_a_host_member, N2_replicas_of_a_GPU_are_reduced_before_NCCL,
         P10_reproducible_is_the_order_of_ranks_to_the_bit,
