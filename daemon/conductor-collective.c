@@ -98,8 +98,8 @@ static bool was_told_on_device(const struct meeting *m) {
 }
 
 /* The lengths of its results from entry `from` on, as many as one packet holds. Whether there are more. */
-static bool fill_extents(struct conductor *c, const struct meeting *m, uint32_t half, uint32_t from,
-        struct msg_done *done) {
+static bool fill_extents(
+        struct conductor *c, const struct meeting *m, uint32_t half, uint32_t from, struct msg_done *done) {
         const struct task *t = m->task;
         uint32_t n_entries = m->halves[rankset_next(&m->have, 0)]->signature.n_entries;
         done->extents = c->extents;
@@ -116,8 +116,8 @@ static bool fill_extents(struct conductor *c, const struct meeting *m, uint32_t 
         return from < n_entries;
 }
 
-static void conductor_tell_done(
-        struct conductor *c, struct session *s, const struct meeting *m, uint32_t index, struct reply *reply) {
+static void conductor_tell_done(struct conductor *c, struct session *s, const struct meeting *m,
+        uint32_t index, struct reply *reply) {
         uint32_t told = 0;
         do {
                 reply->more = fill_extents(c, m, index, told, &reply->done);
@@ -252,7 +252,8 @@ static struct problem describe_problem(const struct conductor *c, const struct m
                 .entries = entries,
                 .weights = weights,
                 .divisor = m->divisor,
-                .n_devices = engine_n_devices(c->house.engine) };
+                .n_devices = engine_n_devices(c->house.engine),
+                .n_sparse = m->halves[ranks[0]]->n_sparse };
         conductor_locate(c, m, homes, &problem);
         return problem;
 }
@@ -466,6 +467,36 @@ static bool conductor_find_changed_input(struct conductor *c, const struct meeti
         return true;
 }
 
+/* The first phases of a run have seen what the others must not be run with. */
+static enum status refuse_index(struct error *err, const struct bad_index *bad) {
+        err->entry = (int32_t)bad->entry;
+        err->rank = (int32_t)bad->rank;
+        return error_set(err, STATUS_INVALID, FIELD_INDICES,
+                "R%u brings the index %lld at position %llu of entry %u, and the dense value has %llu rows, "
+                "from 0 "
+                "on; nothing was written",
+                bad->rank, (long long)bad->value, (unsigned long long)bad->position, bad->entry,
+                (unsigned long long)bad->bound);
+}
+
+static enum status refuse_length(struct error *err, const struct short_output *s) {
+        err->entry = (int32_t)s->entry;
+        err->rank = (int32_t)s->rank;
+        return error_set(err, STATUS_INVALID, FIELD_SIZE,
+                "the result of entry %u has %llu rows, and the output of R%u has room for %llu; nothing was "
+                "written",
+                s->entry, (unsigned long long)s->needed, s->rank, (unsigned long long)s->room);
+}
+
+static void conductor_refuse_found(struct conductor *c, struct meeting *m, const struct findings *found) {
+        error_init(&c->error, STATUS_INVALID);
+        enum status status = found->bad_index.n ? refuse_index(&c->error, &found->bad_index)
+                                                : refuse_length(&c->error, &found->short_output);
+        describe_meeting(m, &c->error);
+        c->error.have = m->have;
+        rendezvous_done(c->house.rendezvous, m, status, &c->error, c->now_ns);
+}
+
 /* Nothing was written. */
 static void conductor_refuse_scratch(struct conductor *c, struct meeting *m) {
         enum status status = refuse_memory(c);
@@ -490,6 +521,8 @@ void conductor_task_done(struct conductor *c, struct task *t) {
                 enum status status = conductor_explain_failure(c, m, t);
                 describe_meeting(m, &c->error);
                 rendezvous_done(c->house.rendezvous, m, status, &c->error, c->now_ns);
+        } else if (t->status == STATUS_INVALID) {
+                conductor_refuse_found(c, m, &t->found);
         } else if (t->status == STATUS_NO_MEMORY) {
                 conductor_refuse_scratch(c, m);
         } else {

@@ -148,9 +148,9 @@ enum status conductor_release_result(
         struct conductor *c, struct session *s, const struct msg_release_result *ask);
 /* Tells whoever waited for an object. */
 void conductor_answer_results(struct conductor *c);
-/* The output of an entry names a result object: keeps it for this half, of which it must be the only one. */
-enum status conductor_use_result(
-        struct conductor *c, struct half *half, struct entry *e, const struct half_view *v);
+/* An output of an entry names a result object: keeps it for this half, of which it must be the only one. */
+enum status conductor_use_result(struct conductor *c, struct half *half, const struct entry *e,
+        struct place *output, const struct half_view *v);
 /* The slot that a sealed collective is written to; BUSY when none is free. */
 enum status conductor_take_slot(struct conductor *c, struct meeting *m, struct problem *problem);
 /* The collective has ended: with OK its contributors hold the slot. */

@@ -27,18 +27,20 @@ struct plan_text {
 /* As many halves as there are ranks, each with buffers of its own. */
 struct made_up {
         struct signature signature;
-        uint32_t world_size;
+        uint32_t world_size, n_sparse;
         uint32_t ranks[MAX_WORLD];
         double weights[MAX_WORLD];
         const struct entry *pointers[MAX_WORLD];
         struct entry entries[]; /* [world_size * n_entries] */
 };
 
-/* Even shares of a reduce_scatter; of a gather room for all. */
+/* Even shares of a reduce_scatter; of a gather and of rows room for all. */
 static void set_extent(const struct made_up *m, struct entry *e, uint32_t rank) {
         uint32_t axis = signature_axis(&m->signature), n = m->world_size;
         uint64_t length = axis < e->n_dims && e->n_dims <= MAX_DIMS ? e->shape[axis] : 0;
-        if (m->signature.kind == KIND_REDUCE_SCATTER)
+        if (e->layout == LAYOUT_SPARSE)
+                e->output_extent = e->shape[0] < UINT64_C(1) << 40 ? e->shape[0] * n : UINT64_MAX;
+        else if (m->signature.kind == KIND_REDUCE_SCATTER)
                 e->output_extent = length / n + (rank < length % n);
         else if (m->signature.kind == KIND_GATHER && __builtin_mul_overflow(length, n, &e->output_extent))
                 e->output_extent = UINT64_MAX;
@@ -71,6 +73,15 @@ static uint64_t place_entry(const struct made_up *m, struct entry *e, uint32_t r
         return n_bytes;
 }
 
+/* In files of their own. */
+static void place_indices(struct entry *e, uint64_t file) {
+        struct sparse *s = &e->sparse;
+        size_t index_bytes = dtype_bytes(s->index_dtype);
+        s->indices = (struct place){ .buffer = 3, .file = file, .span = { 0, e->shape[0] * index_bytes } };
+        s->output_indices = (struct place){ .buffer = 4, .file = file + 1 };
+        s->output_indices.span.n_bytes = e->output_extent * index_bytes;
+}
+
 static struct made_up *make_up(const struct msg_query *ask) {
         uint32_t n_entries = ask->shape.n_part_entries, n = ask->world_size;
         struct made_up *m = calloc(1, sizeof(*m) + (size_t)n * n_entries * sizeof(*m->entries));
@@ -88,9 +99,12 @@ static struct made_up *make_up(const struct msg_query *ask) {
                 if (n_entries)
                         memcpy(entries, ask->shape.entries, n_entries * sizeof(*entries));
                 for (uint32_t e = 0; e < n_entries; e++) {
-                        entries[e].layout = LAYOUT_DENSE;
                         entries[e].destination = DESTINATION_ALL;
                         at += place_entry(m, &entries[e], i, at);
+                        if (entries[e].layout != LAYOUT_SPARSE)
+                                continue;
+                        place_indices(&entries[e], 2ull * n + 1 + 2 * ((uint64_t)i * n_entries + e));
+                        m->n_sparse += i == 0;
                 }
         }
         return m;
@@ -169,6 +183,7 @@ static enum status plan_made_up(const struct conductor *c, const struct msg_quer
                 .entries = m->pointers,
                 .weights = m->weights,
                 .divisor = m->world_size,
+                .n_sparse = m->n_sparse,
                 .n_devices = engine_n_devices(c->house.engine) };
         struct planner *planner;
         enum status status = signature_check(&m->signature, m->pointers[0], 0, m->world_size, err);

@@ -14,8 +14,12 @@ void conductor_return_entries(struct conductor *c, struct half *half, uint32_t *
                 struct entry *e = &half->entries[--half->n_checked];
                 buffer_unlease(c->house.buffers, &e->input, &c->chores);
                 buffer_unlease(c->house.buffers, &e->output, &c->chores);
-                if (half->object)
-                        result_end_use(c->house.results, &e->output, &c->chores);
+                buffer_unlease(c->house.buffers, &e->sparse.indices, &c->chores);
+                buffer_unlease(c->house.buffers, &e->sparse.output_indices, &c->chores);
+                if (!half->object)
+                        continue;
+                result_end_use(c->house.results, &e->output, &c->chores);
+                result_end_use(c->house.results, &e->sparse.output_indices, &c->chores);
         }
         if (half->n_checked > 0)
                 return;
@@ -67,26 +71,47 @@ static uint64_t output_extent(const struct half *half, const struct entry *e) {
         return extent;
 }
 
+static enum status conductor_lease_input(
+        struct conductor *c, const struct half *half, struct entry *e, const struct half_view *v) {
+        struct sparse *sparse = e->layout == LAYOUT_SPARSE ? &e->sparse : NULL;
+        if (!signature_reads(&half->signature, v->rank))
+                return STATUS_OK;
+        enum status status = buffer_lease(c->house.buffers, half->session, &e->input, BUFFER_READ,
+                input_extent(e), dtype_bytes(e->dtype), &c->error);
+        if (status == STATUS_OK && sparse)
+                status = buffer_lease(c->house.buffers, half->session, &sparse->indices, BUFFER_READ,
+                        e->shape[0], dtype_bytes(sparse->index_dtype), &c->error);
+        return status;
+}
+
+static enum status conductor_lease_output(struct conductor *c, struct half *half, struct entry *e,
+        struct place *output, const struct half_view *v) {
+        bool is_of_rows = output == &e->output;
+        enum dtype dtype = is_of_rows ? entry_output_dtype(e) : e->sparse.index_dtype;
+        if (output->result != 0)
+                return conductor_use_result(c, half, e, output, v);
+        if (output->buffer != 0 && entry_has_destination(e, v->rank))
+                return buffer_lease(c->house.buffers, half->session, output, BUFFER_WRITE,
+                        is_of_rows ? output_extent(half, e) : e->output_extent, dtype_bytes(dtype),
+                        &c->error);
+        return STATUS_OK;
+}
+
 /* Takes a lease on every place that this replica reads or writes. */
 static enum status conductor_lease_entry(
         struct conductor *c, struct half *half, struct entry *e, const struct half_view *v) {
-        uint32_t rank = v->rank;
-        if (signature_reads(&half->signature, rank)) {
-                enum status status = buffer_lease(c->house.buffers, half->session, &e->input, BUFFER_READ,
-                        input_extent(e), dtype_bytes(e->dtype), &c->error);
-                if (status != STATUS_OK)
-                        return status;
-        }
+        enum status status = conductor_lease_input(c, half, e, v);
+        if (status != STATUS_OK)
+                return status;
         if (e->destination == DESTINATION_SAME) {
                 e->output = e->input;
                 e->output.lease = NULL; /* it gets one of its own */
         }
-        if (e->output.result != 0)
-                return conductor_use_result(c, half, e, v);
-        if (e->output.buffer != 0 && entry_has_destination(e, rank))
-                return buffer_lease(c->house.buffers, half->session, &e->output, BUFFER_WRITE,
-                        output_extent(half, e), dtype_bytes(entry_output_dtype(e)), &c->error);
-        return STATUS_OK;
+        status = conductor_lease_output(c, half, e, &e->output, v);
+        if (status != STATUS_OK || e->layout != LAYOUT_SPARSE)
+                return status;
+        half->n_sparse++;
+        return conductor_lease_output(c, half, e, &e->sparse.output_indices, v);
 }
 
 static void half_note_device(struct half *half, const struct place *p) {
@@ -112,6 +137,8 @@ static enum status conductor_check_entries(
                 status = conductor_lease_entry(c, half, &half->entries[i], v);
                 half_note_device(half, &half->entries[i].input);
                 half_note_device(half, &half->entries[i].output);
+                half_note_device(half, &half->entries[i].sparse.indices);
+                half_note_device(half, &half->entries[i].sparse.output_indices);
                 if (status != STATUS_OK)
                         c->error.entry =
                                 half->signature.n_entries > 1 || half->signature.kind == KIND_BATCH_REDUCE

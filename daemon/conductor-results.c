@@ -111,11 +111,13 @@ static struct result_user user_of(const struct half *half, uint32_t rank) {
 }
 
 /* Elements of the slot that an output takes; UINT64_MAX: more than can be counted. */
-static uint64_t extent_in_slot(const struct half_view *v, const struct entry *e) {
+static uint64_t extent_in_slot(const struct half_view *v, const struct entry *e, const struct place *output) {
         uint64_t count, n_bytes;
-        struct entry output = *e;
-        entry_output_shape(v->signature, e, output.shape);
-        CHECK(entry_count(&output, &count)); /* its half's check has seen to that */
+        if (output == &e->sparse.output_indices)
+                return e->output_extent;
+        struct entry shaped = *e;
+        entry_output_shape(v->signature, e, shaped.shape);
+        CHECK(entry_count(&shaped, &count)); /* its half's check has seen to that */
         if (v->signature->kind != KIND_MERGE_CALL || count == 0)
                 return count;
         if (__builtin_mul_overflow(entry_part_bytes(e), (uint64_t)(v->world_size - 1), &n_bytes) ||
@@ -124,21 +126,21 @@ static uint64_t extent_in_slot(const struct half_view *v, const struct entry *e)
         return count;
 }
 
-enum status conductor_use_result(
-        struct conductor *c, struct half *half, struct entry *e, const struct half_view *v) {
+enum status conductor_use_result(struct conductor *c, struct half *half, const struct entry *e,
+        struct place *output, const struct half_view *v) {
         const struct result_user user = user_of(half, v->rank);
-        uint64_t count = extent_in_slot(v, e);
+        enum dtype dtype = output == &e->output ? entry_output_dtype(e) : e->sparse.index_dtype;
         enum status status = result_use(
-                c->house.results, &user, &e->output, count, dtype_bytes(entry_output_dtype(e)), &c->error);
+                c->house.results, &user, output, extent_in_slot(v, e, output), dtype_bytes(dtype), &c->error);
         if (status != STATUS_OK)
                 return status;
-        if (half->object && half->object != e->output.object)
+        if (half->object && half->object != output->object)
                 status = error_set(&c->error, STATUS_INVALID, FIELD_DESTINATIONS,
                         "a collective goes to one result object, and this half names two; use two batches");
         else
-                status = conductor_check_device(c, e->output.object, e);
+                status = conductor_check_device(c, output->object, e);
         if (!half->object)
-                half->object = e->output.object;
+                half->object = output->object;
         return status;
 }
 

@@ -157,7 +157,11 @@ static bool worker_put_slice(struct worker *w, struct slice *s) {
                 device_queue(w->device, s);
                 return false;
         }
-        if (--t->n_open > 0 || (t->status == STATUS_OK && task_start_phase(e, t)))
+        if (--t->n_open > 0)
+                return false;
+        if (t->status == STATUS_OK && findings_forbid(&t->found))
+                t->status = STATUS_INVALID;
+        if (t->status == STATUS_OK && task_start_phase(e, t))
                 return false;
         w->device->n_tasks++;
         task_finish(e, t);

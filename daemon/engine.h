@@ -55,7 +55,8 @@ struct task {
         uint64_t limit_ns;
         struct charge memory; /* its owner's, for the plan */
         /* Set when it comes back. */
-        enum status status;   /* OK; BAD_FD with the culprit; NO_MEMORY: no scratch, nothing was written; of a
+        enum status status;   /* OK; BAD_FD with the culprit; NO_MEMORY: no scratch, nothing was written;
+                                 INVALID: `found` forbids it, behind its first phases; nothing was written; of a
                                  GPU also TIMEOUT, DEVICE_LOST, ABORTED, INTERNAL */
         uint32_t late_signal; /* TIMEOUT: whose it was that never came */
         char why[160];        /* of a GPU's failure, for people */

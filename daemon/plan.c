@@ -243,7 +243,8 @@ const uint64_t *plan_fold(const struct plan *p, const struct step *step, uint32_
 uint64_t *plan_add_folds(struct plan *p, uint32_t n_folds) {
         struct step *s = &p->steps[p->n_steps - 1];
         uint64_t n_new = 2 * (uint64_t)s->n_inputs * n_folds;
-        uint64_t *strides = reserve(p->strides, &p->strides_capacity, p->n_strides + n_new, sizeof(*p->strides));
+        uint64_t *strides =
+                reserve(p->strides, &p->strides_capacity, p->n_strides + n_new, sizeof(*p->strides));
         if (!strides)
                 return NULL;
         p->strides = strides;
@@ -345,7 +346,8 @@ static uint64_t share_bytes(const struct step *s) {
 
 /* Elements of all inputs. */
 static uint64_t read_elements(const struct plan *p, const struct step *s) {
-        uint64_t n_elements = s->n_folds ? 0 : s->count * s->n_inputs;
+        uint64_t n_inputs = s->kind == STEP_SCATTER_ADD ? 1 : s->n_inputs; /* each row is one input's */
+        uint64_t n_elements = s->n_folds ? 0 : s->count * n_inputs;
         for (uint32_t i = 0; s->n_folds && i < s->n_inputs; i++) {
                 uint64_t n = s->count;
                 for (uint32_t d = 0; d < s->n_folds; d++)
@@ -367,9 +369,8 @@ void plan_freeze(struct plan *p, uint64_t chunk_bytes) {
                 s->start_bytes = p->total_bytes;
                 s->n_bytes = s->kind == STEP_JOIN ? 0 : s->count * share_bytes(s);
                 p->total_bytes += s->n_bytes;
-                p->moved_bytes +=
-                        read_elements(p, s) * dtype_bytes(s->dtype) +
-                        s->count * dtype_bytes(s->output_dtype) * s->n_outputs;
+                p->moved_bytes += read_elements(p, s) * dtype_bytes(s->dtype) +
+                                  s->count * dtype_bytes(s->output_dtype) * s->n_outputs;
         }
         p->chunk_bytes = chunk_bytes;
         p->n_phases++;
@@ -489,11 +490,21 @@ static void print_operands(
         }
 }
 
+static const char *const stage_names[] = {
+        [ORDER_SORT] = "sort",
+        [ORDER_MERGE] = "merge",
+        [ORDER_COUNT] = "count",
+        [ORDER_NUMBER] = "number",
+        [ORDER_WRITE] = "write",
+};
+
 static void print_verb(const struct step *s, struct text *t) {
         switch (s->kind) {
         case STEP_COPY: text_add(t, "copy"); break;
         case STEP_REDUCE: text_add(t, "reduce %s", op_name(s->op)); break;
-        case STEP_SCATTER_ADD: text_add(t, "scatter_add"); break;
+        case STEP_SCATTER_ADD: text_add(t, "scatter_add %s", op_name(s->op)); break;
+        case STEP_INDICES: text_add(t, "indices below %llu", (unsigned long long)s->bound); break;
+        case STEP_ORDER: text_add(t, "order %s", stage_names[s->stage]); break;
         case STEP_JOIN: text_add(t, "join"); break;
         case STEP_LIBRARY: text_add(t, "library %s", op_name(s->op)); break;
         }

@@ -19,9 +19,36 @@
 enum step_kind {
         STEP_COPY,        /* input 0 to every output */
         STEP_REDUCE,      /* inputs in the order given (rank order), the result once to every output */
-        STEP_SCATTER_ADD, /* sparse: not built yet by any algorithm */
+        STEP_SCATTER_ADD, /* sparse rows of equal index are combined: see below */
         STEP_JOIN,        /* what stands before is complete before what stands behind begins */
         STEP_LIBRARY,     /* the backend's own collective */
+        STEP_INDICES,     /* input 0, indices, to output 0 in scratch, where each is held against `bound` */
+        STEP_ORDER,       /* sparse: on the way to SCATTER_ADD, in scratch alone: see below */
+};
+
+/* How sparse rows of equal index find each other, a step each with a JOIN behind. All indices of an entry lie
+ * behind one another in scratch, in the order of the ranks: their positions. They become pairs of index and
+ * position, which are sorted by both; where an index first stands in that order a row of the result begins.
+ *
+ * The last step is SCATTER_ADD. Its inputs are the rows that each rank brought (first_row, n_rows,
+ * row_stride), then the sorted pairs, the numbers of the blocks, and room for an address per pair; its
+ * outputs, with a row_stride, the rows of the result. Its elements are those of all rows that were brought.
+ */
+enum order_stage {
+        ORDER_SORT,   /* input 0, indices -> output 0, pairs, sorted within blocks of ORDER_BLOCK */
+        ORDER_MERGE,  /* pairs, sorted in runs of `run`, -> pairs, sorted in twice as long ones */
+        ORDER_COUNT,  /* sorted pairs -> how many rows begin in each block */
+        ORDER_NUMBER, /* those of `bound` blocks -> how many begin before each; the sum is the length of the
+                         result, which plan_extents has and `room` must hold */
+        ORDER_WRITE,  /* input 0, sorted pairs, input 1, numbers -> each index once, to every output */
+};
+
+#define ORDER_BLOCK      1024u
+#define ORDER_PAIR_DTYPE DTYPE_C128 /* as large as one */
+
+struct order_pair {
+        int64_t index;
+        uint64_t position;
 };
 
 enum plan_order { ORDER_RANK, ORDER_TREE, ORDER_LIBRARY };
@@ -35,6 +62,10 @@ struct operand {
         uint32_t rank;
         double weight;     /* of an input, where the step has weights */
         uint64_t checksum; /* of an input, where the step checks inputs: what it had when it was submitted */
+        /* SCATTER_ADD: which rows, counted over all ranks, begin here; how many; elements from one to the
+         * next
+         */
+        uint64_t first_row, n_rows, row_stride;
 };
 
 /* Memory that a plan needs for what lies between its steps; whoever runs it brings it. */
@@ -72,6 +103,12 @@ struct step {
         /* Where a step that has only a part of its entry begins in it, and where that part is cut into runs
          * (run_elements not 0), from one to the next: for messages. */
         uint64_t first_element, run_elements, run_stride;
+        enum order_stage stage; /* ORDER */
+        uint64_t bound;         /* INDICES, ORDER_NUMBER */
+        uint64_t run;           /* ORDER_MERGE */
+        uint64_t room;          /* ORDER_NUMBER: rows, and whose output has no more */
+        uint32_t room_rank;
+        uint64_t row_elements; /* SCATTER_ADD */
         /* Where not all operands are dense: how the elements lie, as plan_strides tells for each operand.
          * n_dims 0: dense, all of them. */
         uint32_t n_dims;

@@ -75,16 +75,41 @@ static bool is_same_lattice(const struct signature *s, const struct entry *e) {
 
 static bool is_same_range(const struct signature *s, const struct entry *e) {
         const struct place *a = &e->input, *b = &e->output;
-        return a->file == b->file && a->span.offset_bytes == b->span.offset_bytes &&
-               a->span.n_bytes == b->span.n_bytes && is_same_lattice(s, e);
+        return e->layout == LAYOUT_DENSE && a->file == b->file &&
+               a->span.offset_bytes == b->span.offset_bytes && a->span.n_bytes == b->span.n_bytes &&
+               is_same_lattice(s, e);
 }
 
 /* A result object is one place for all halves: the first one's stands for it. */
+static bool place_is_written(
+        const struct problem *problem, uint32_t half, const struct entry *e, const struct place *output) {
+        if (output->object)
+                return half == 0 && output->span.n_bytes > 0;
+        return output->buffer && output->span.n_bytes > 0 && entry_has_destination(e, problem->ranks[half]);
+}
+
 static bool is_written(const struct problem *problem, uint32_t half, const struct entry *e) {
-        if (e->output.object)
-                return half == 0 && e->output.span.n_bytes > 0;
-        return e->output.buffer && e->output.span.n_bytes > 0 &&
-               entry_has_destination(e, problem->ranks[half]);
+        return place_is_written(problem, half, e, &e->output);
+}
+
+static void add_indices(struct range *to, const struct place *place, const struct range *like) {
+        *to = range_at(place, like->half, like->entry);
+        to->is_read = like->is_read;
+        to->is_written = like->is_written;
+        to->is_of_indices = true;
+}
+
+/* Where the indices of a sparse entry are read, and where they are written. */
+static void gather_indices(
+        struct ranges *r, const struct problem *problem, uint32_t half, uint32_t i, size_t *n_elsewhere) {
+        const struct entry *e = &problem->entries[half][i];
+        const struct place *input = &e->sparse.indices, *output = &e->sparse.output_indices;
+        if (signature_reads(problem->signature, problem->ranks[half]) && input->span.n_bytes > 0)
+                add_indices(
+                        &r->all[r->n++], input, &(struct range){ .half = half, .entry = i, .is_read = true });
+        if (place_is_written(problem, half, e, output))
+                add_indices(&r->spare[(*n_elsewhere)++], output,
+                        &(struct range){ .half = half, .entry = i, .is_written = true });
 }
 
 /* All inputs of a half, then its outputs elsewhere: two runs that ascend, as a rule. One pass, since the
@@ -110,6 +135,8 @@ static void gather_half(struct ranges *r, const struct problem *problem, uint32_
                         *added = range_at(&e->output, half, i);
                         added->is_written = true;
                 }
+                if (e->layout == LAYOUT_SPARSE)
+                        gather_indices(r, problem, half, i, &n_elsewhere);
         }
         if (n_elsewhere)
                 memcpy(&r->all[r->n], r->spare, n_elsewhere * sizeof(*r->spare));
@@ -154,7 +181,8 @@ static void sort(struct range **ranges, struct range **spare, size_t n) {
 }
 
 int ranges_gather(struct ranges *r, const struct problem *problem) {
-        int e = reserve(r, (size_t)problem->n_ranks * problem->signature->n_entries * 2);
+        size_t n_values = (size_t)problem->signature->n_entries + problem->n_sparse;
+        int e = reserve(r, problem->n_ranks * n_values * 2);
         if (e < 0)
                 return e;
         r->n = 0;
@@ -211,13 +239,17 @@ struct cluster {
 
 static void view_at(const struct problem *problem, const struct range *r, struct placed_view *ret) {
         const struct entry *e = &problem->entries[r->half][r->entry];
-        if (r->is_read)
+        if (r->is_of_indices)
+                view_make(&ret->view, 1, r->is_read ? e->shape : &e->output_extent, NULL);
+        else if (r->is_read)
                 entry_view(e, &e->input, &ret->view);
         else
                 entry_output_view(problem->signature, e, &ret->view);
         view_simplify(&ret->view);
         ret->offset_bytes = r->begin;
-        ret->element_bytes = dtype_bytes(r->is_read ? e->dtype : entry_output_dtype(e));
+        ret->element_bytes = dtype_bytes(r->is_of_indices ? e->sparse.index_dtype
+                                         : r->is_read     ? e->dtype
+                                                          : entry_output_dtype(e));
 }
 
 /* The largest stride of the value whose largest is the smallest: the row, where there is one. 0: nothing is

@@ -10,6 +10,7 @@ struct range {
         uint32_t entry;
         uint16_t half; /* index in the problem */
         bool is_read, is_written, is_strided;
+        bool is_of_indices; /* of a sparse value: its indices, not its rows */
 };
 
 /* Scratch memory that grows and is kept. All zero at first. */
@@ -37,5 +38,7 @@ int ranges_find_overlap(struct ranges *r, const struct problem *problem, struct 
 /* The place that a range is of. */
 static inline const struct place *range_place(const struct problem *problem, const struct range *r) {
         const struct entry *entry = &problem->entries[r->half][r->entry];
+        if (r->is_of_indices)
+                return r->is_read ? &entry->sparse.indices : &entry->sparse.output_indices;
         return r->is_read ? &entry->input : &entry->output;
 }

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "algorithms/sparse.h"
 #include "planner-choice.h"
 #include "planner-extents.h"
 #include "planner-overlap.h"
@@ -68,22 +69,33 @@ static uint64_t n_parts(const struct problem *problem) {
         return (uint64_t)problem->n_ranks * problem->signature->n_entries;
 }
 
+/* Of sparse values: of each rank two steps, with an operand for each output; and what sorts. */
+static uint64_t n_sparse_steps(const struct problem *problem) {
+        return problem->n_sparse *
+               (2ull * problem->n_ranks + (problem->signature->options.coalesce ? 40 : 1));
+}
+
+static uint64_t n_sparse_operands(const struct problem *problem) {
+        return n_sparse_steps(problem) * (problem->n_ranks + 2ull);
+}
+
 /* Of a piece: inputs and outputs of the replicas, and what is put into scratch and taken from there. */
 uint64_t planner_work(const struct problem *problem, uint64_t n_bytes) {
         if (kind_has_axis(problem->signature->kind))
                 return n_parts(problem) * (1 + problem->n_ranks) / 2;
-        return n_pieces(problem->signature, n_bytes) * (problem->n_ranks + 3 * n_scratch(problem));
+        return n_pieces(problem->signature, n_bytes) * (problem->n_ranks + 3 * n_scratch(problem)) +
+               n_sparse_operands(problem) / 2;
 }
 
 /* Where there is scratch, a piece takes up to three steps a device, and its round four joins. */
 uint64_t planner_bytes(const struct problem *problem, uint64_t n_bytes) {
         const struct signature *s = problem->signature;
-        uint64_t n_devices = n_scratch(problem), n_ranges = 2ull * problem->n_ranks * s->n_entries;
+        uint64_t n_devices = n_scratch(problem), n_ranges = 2ull * problem->n_ranks * (s->n_entries + problem->n_sparse);
         uint64_t n_steps = kind_has_axis(s->kind) ? n_parts(problem)
                                                   : n_pieces(s, n_bytes) * (n_devices ? 3 * n_devices + 4 : 1);
         uint64_t n_operands = 2 * planner_work(problem, n_bytes);
         uint32_t n_dims = s->n_entries ? problem->entries[0][0].n_dims : 0;
-        return n_steps * sizeof(struct step) +
+        return (n_steps + n_sparse_steps(problem)) * sizeof(struct step) +
                n_operands * (sizeof(struct operand) + n_dims * sizeof(uint64_t)) +
                (s->axes ? 2 * n_parts(problem) * n_dims * sizeof(uint64_t) : 0) +
                n_ranges * 2 * sizeof(struct range);
@@ -113,6 +125,7 @@ static enum status refuse_overlap(
         error_init(err, STATUS_INVALID);
         err->entry = output->entry;
         err->rank = rank;
+        bool is_sparse = problem->entries[0][output->entry].layout == LAYOUT_SPARSE;
         return error_set(err, STATUS_INVALID, FIELD_OVERLAP,
                 "output of R%u (entry %u) overlaps the %s of R%u (entry %u): %s %s", rank, output->entry,
                 other->is_read ? "input" : "output", other_rank, other->entry, buf,
@@ -120,9 +133,10 @@ static enum status refuse_overlap(
                         ? "lie in each other's gaps, with strides of which it cannot be told in reasonable "
                           "time "
                           "whether they share memory. Give them equal strides, or lay them apart"
-                        : "share memory. An output may share it only with its own replica's input of the "
-                          "same "
-                          "entry, exactly");
+                : is_sparse ? "share memory. The output of a sparse value may share it with nothing"
+                            : "share memory. An output may share it only with its own replica's input of the "
+                              "same "
+                              "entry, exactly");
 }
 
 /* Each weight is finite and not negative: its own half's check has seen to that. */
@@ -166,6 +180,9 @@ enum status planner_plan(
                 status = extents_find(&problem, plan, err);
         if (status == STATUS_OK)
                 status = folds_check(&problem, err);
+        if (status != STATUS_OK)
+                return status;
+        status = sparse_check(&problem, err);
         if (status != STATUS_OK)
                 return status;
         if (ranges_gather(&p->ranges, &problem) < 0 ||

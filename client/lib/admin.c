@@ -62,6 +62,15 @@ enum tutti_status tutti_admin_ask(struct tutti *t, enum tutti_admin_what what, c
 #define MAX_QUESTION_VALUES 256
 #define MAX_DEVICES_CHARS   1024 /* of the wire's strings */
 
+static void take_sparse(const struct tutti_value *v, struct entry *e) {
+        e->layout = LAYOUT_SPARSE;
+        e->sparse = (struct sparse){ .index_dtype = (enum dtype)v->indices->dtype,
+                .n_dense_dims = v->n_dims,
+                .n_indices = v->shape[0] };
+        memcpy(e->sparse.dense_shape, e->shape, sizeof(e->shape));
+        e->sparse.dense_shape[0] = v->dense_rows;
+}
+
 static enum status take_values(
         const struct tutti_plan_question *q, struct entry *entries, struct error *err) {
         if (q->n_values > MAX_QUESTION_VALUES)
@@ -76,6 +85,8 @@ static enum status take_values(
                         .dtype = (enum dtype)v->dtype, .destination = DESTINATION_ALL, .n_dims = v->n_dims
                 };
                 memcpy(entries[i].shape, v->shape, v->n_dims * sizeof(*v->shape));
+                if (v->indices)
+                        take_sparse(v, &entries[i]);
         }
         return STATUS_OK;
 }

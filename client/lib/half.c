@@ -1,22 +1,10 @@
-#include "lib/half.h"
+#include "lib/draft.h"
 
 #include <string.h>
 #include "lib/arguments.h"
 #include "lib/object.h"
 #include "lib/region.h"
 #include "model/checksum.h"
-
-/* An entry under check: the caller's, copied, and what it becomes. */
-struct draft {
-        const struct half *half;
-        struct tutti_value input, output;
-        struct entry *entry;
-        uint32_t index; /* of the entry */
-        struct tutti_buffer *uses[2];
-        uint32_t n_uses;
-        struct tutti_object *object; /* where the output goes; NULL: to a buffer */
-        struct error *err;
-};
 
 /* --- one value --- */
 
@@ -42,7 +30,7 @@ static enum status take_object(struct draft *d, const char *what, const struct t
         return STATUS_OK;
 }
 
-static enum status take_value(
+enum status draft_take_value(
         struct draft *d, const char *what, const struct tutti_value *given, struct tutti_value *ret) {
         if (!given)
                 return refuse(d->err, STATUS_INVALID, FIELD_BUFFER, "the %s is NULL", what);
@@ -83,7 +71,10 @@ static enum status view_value(struct draft *d, const char *what, const struct tu
 
 /* Whether the length of this value is known only when all have met. */
 static bool is_open(const struct draft *d, const struct place *place) {
-        return d->half->kind == KIND_GATHER && place == &d->entry->output;
+        const struct entry *e = d->entry;
+        if (e->layout == LAYOUT_SPARSE)
+                return place == &e->output || place == &e->sparse.output_indices;
+        return d->half->kind == KIND_GATHER && place == &e->output;
 }
 
 /* Only those that say something: what is contiguous goes the straight way. */
@@ -114,22 +105,37 @@ static enum status check_plain(
         return STATUS_OK;
 }
 
+/* Which of the entry's places it is. */
+static enum staged_role role_of(const struct draft *d, const struct place *place) {
+        const struct entry *e = d->entry;
+        if (place == &e->input)
+                return STAGED_INPUT;
+        if (place == &e->output)
+                return STAGED_OUTPUT;
+        return place == &e->sparse.indices ? STAGED_INDICES : STAGED_OUTPUT_INDICES;
+}
+
+/* Of sparse values the rows. */
+static uint32_t open_axis(const struct draft *d, const struct place *place) {
+        const struct signature s = { .axes = d->half->wire_axes };
+        if (!is_open(d, place))
+                return MAX_DIMS;
+        return d->entry->layout == LAYOUT_SPARSE ? 0 : signature_axis(&s);
+}
+
 static struct open_view open_view_of(const struct draft *d, const struct place *place,
         const struct tutti_value *v, const struct view *view) {
-        const struct signature s = { .axes = d->half->wire_axes };
-        return (struct open_view){ .view = *view,
-                .axis = is_open(d, place) ? signature_axis(&s) : MAX_DIMS,
-                .is_packed = !v->has_strides };
+        return (struct open_view){ .view = *view, .axis = open_axis(d, place), .is_packed = !v->has_strides };
 }
 
 static enum status note_plain(
-        struct draft *d, enum staged_role role, const struct tutti_value *v, const struct view *view) {
+        struct draft *d, const struct place *place, const struct tutti_value *v, const struct view *view) {
         struct staged staged = { .entry = d->index,
-                .role = role,
+                .role = role_of(d, place),
                 .memory = (uint8_t *)v->memory + v->offset,
                 .element_bytes = dtype_bytes((enum dtype)v->dtype),
                 .count = view_is_empty(view) ? 0 : 1,
-                .lie = open_view_of(d, role == STAGED_INPUT ? &d->entry->input : &d->entry->output, v, view) };
+                .lie = open_view_of(d, place, v, view) };
         for (uint32_t i = 0; staged.count && i < v->n_dims; i++) /* view_value has counted them */
                 staged.count *= v->shape[i];
         if (staged.lie.axis == MAX_DIMS)
@@ -140,7 +146,7 @@ static enum status note_plain(
 /* Its place is known once all of the half are. */
 static enum status place_plain(
         struct draft *d, const char *what, const struct tutti_value *v, struct place *ret) {
-        enum staged_role role = ret == &d->entry->input ? STAGED_INPUT : STAGED_OUTPUT;
+        enum staged_role role = role_of(d, ret);
         const struct staging *staging = &d->half->work->staging;
         struct view view;
         uint64_t extent;
@@ -150,7 +156,7 @@ static enum status place_plain(
         if (status != STATUS_OK)
                 return status;
         if (!d->half->is_checked)
-                return note_plain(d, role, v, &view);
+                return note_plain(d, ret, v, &view);
         const struct staged *staged = staging_find(staging, d->index, role);
         if (!staged)
                 return refuse(d->err, STATUS_INVALID, FIELD_BUFFER, "the %s changed under the call", what);
@@ -160,8 +166,8 @@ static enum status place_plain(
 }
 
 /* In device memory: it must be there still, and where tuttid does not reach it, it is copied. */
-static enum status note_device(struct draft *d, const struct tutti_value *v, const struct view *view,
-        const struct place *place) {
+static enum status note_device(
+        struct draft *d, const struct tutti_value *v, const struct view *view, const struct place *place) {
         const struct device_memory *m = device_of(v->buffer);
         struct device_copy copy = { .buffer = v->buffer,
                 .entry = d->index,
@@ -180,7 +186,7 @@ static enum status note_device(struct draft *d, const struct tutti_value *v, con
 }
 
 /* Where it lies: tuttid knows the region, and only the library knows the buffer's bounds in it. */
-static enum status place_value(
+enum status draft_place_value(
         struct draft *d, const char *what, const struct tutti_value *v, struct place *ret) {
         struct view view;
         struct span span;
@@ -191,7 +197,8 @@ static enum status place_value(
         if (status != STATUS_OK)
                 return status;
         size_t element_bytes = dtype_bytes((enum dtype)v->dtype);
-        limit_bytes = v->object ? v->object->slot_bytes : v->buffer->n_bytes; /* take_value has looked */
+        limit_bytes =
+                v->object ? v->object->slot_bytes : v->buffer->n_bytes; /* draft_take_value has looked */
         if (element_bytes && !span_make(v->offset, extent, element_bytes, limit_bytes, &span))
                 return refuse(d->err, STATUS_INVALID, FIELD_OFFSET,
                         "the %s, %llu elements of %zu bytes from offset %zu on, is not aligned to its "
@@ -268,32 +275,35 @@ static enum status check_axes(struct draft *d) {
 }
 
 static enum status draft_input(struct draft *d, const struct tutti_value *given) {
-        enum status status = take_value(d, "input", given, &d->input);
+        enum status status = draft_take_value(d, "input", given, &d->input);
         if (status != STATUS_OK)
                 return status;
         if (d->input.object)
                 return refuse(d->err, STATUS_INVALID, FIELD_BUFFER,
                         "the input is a result object; a result object is for outputs, copy it to a buffer");
         describe(d->entry, &d->input);
+        d->entry->layout = d->input.indices ? LAYOUT_SPARSE : LAYOUT_DENSE;
         status = check_axes(d);
-        if (status != STATUS_OK)
-                return status;
-        return place_value(d, "input", &d->input, &d->entry->input);
+        if (status == STATUS_OK)
+                status = draft_place_value(d, "input", &d->input, &d->entry->input);
+        return status == STATUS_OK && d->input.indices ? draft_sparse_input(d) : status;
 }
 
 static enum status draft_output(struct draft *d, const struct tutti_value *given, bool has_input) {
-        enum status status = take_value(d, "output", given, &d->output);
+        enum status status = draft_take_value(d, "output", given, &d->output);
         if (status != STATUS_OK)
                 return status;
         if (!has_input)
                 describe(d->entry, &d->output);
-        else
+        if (d->output.indices || d->entry->layout == LAYOUT_SPARSE)
+                return draft_sparse_output(d, has_input);
+        if (has_input)
                 status = fit_output(d);
         if (status != STATUS_OK)
                 return status;
         if (has_input && d->output.dtype != d->input.dtype)
                 d->entry->output_dtype = dtype_on_wire(d->output.dtype);
-        return place_value(d, "output", &d->output, &d->entry->output);
+        return draft_place_value(d, "output", &d->output, &d->entry->output);
 }
 
 /* Where this rank brings an input and receives nothing, an output says of what dtype the others' is. */
@@ -411,13 +421,18 @@ static enum status keep_uses(struct draft *d, struct tutti_work *w) {
 /* Every entry by itself; gives the work the buffers it uses. */
 static enum status check_entries(struct draft *d, struct tutti_work *w) {
         enum status status = STATUS_OK;
+        bool has_sparse = false;
         for (uint32_t i = 0; status == STATUS_OK && i < d->half->n_entries; i++) {
                 status = draft_entry(d, i);
                 if (status == STATUS_OK)
                         status = keep_uses(d, w);
+                has_sparse |= d->entry->layout == LAYOUT_SPARSE;
                 if (status != STATUS_OK)
                         d->err->entry = (int32_t)i;
         }
+        if (status == STATUS_OK && has_sparse && !work_expect_extents(w, d->half->n_entries))
+                return refuse(d->err, STATUS_NO_MEMORY, FIELD_UNSPECIFIED,
+                        "the list of the results' lengths does not fit into memory");
         return status;
 }
 
@@ -477,7 +492,8 @@ static enum status take_axes(struct half *h, struct error *err) {
         if (h->axes.n == 0)
                 return STATUS_OK;
         if (h->n_entries && arguments_copy(&ARGUMENTS(&entry), h->entries, h->stride_bytes) && entry.input &&
-                arguments_copy(&ARGUMENTS_SINCE(&h->first, has_strides), entry.input, entry.input->struct_size))
+                arguments_copy(
+                        &ARGUMENTS_SINCE(&h->first, has_strides), entry.input, entry.input->struct_size))
                 first = &h->first;
         return axes_take(&h->axes, first, &h->wire_axes, err);
 }

@@ -45,7 +45,8 @@ enum status options_take(const struct tutti_options *given, struct half_options 
                 .weight = options.has_weight ? options.weight : 0,
                 .check_numerics = options.check_numerics,
                 .check_overflow = options.check_overflow,
-                .check_inputs = options.check_inputs };
+                .check_inputs = options.check_inputs,
+                .coalesce = options.coalesce };
         take_ways(&options, &ret->options);
         ret->reset = options.reset;
         ret->has_stream = options.has_stream;
@@ -78,6 +79,8 @@ static void merge_ways(const struct options *base, uint64_t reset, struct option
 }
 
 static void merge_arithmetic(const struct options *base, uint64_t reset, struct options *call) {
+        if (!(reset & TUTTI_RESET_COALESCE))
+                call->coalesce |= base->coalesce;
         if (!(reset & TUTTI_RESET_ROUNDING) && call->rounding == ROUNDING_UNSPECIFIED)
                 call->rounding = base->rounding;
         if (!(reset & TUTTI_RESET_WEIGHT) && !call->has_weight) {

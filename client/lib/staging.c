@@ -34,7 +34,8 @@ enum status staging_add(struct staging *s, const struct staged *value, struct er
                         "the list of values in plain memory does not fit into memory");
         struct staged *added = &s->values[s->n];
         *added = *value;
-        if (s->n > 0 && value->role == STAGED_OUTPUT && is_in_place(added - 1, value)) {
+        if (s->n > 0 && value->role == STAGED_OUTPUT && added[-1].role == STAGED_INPUT &&
+                is_in_place(added - 1, value)) {
                 added->offset_bytes = added[-1].offset_bytes;
                 s->n++;
                 return STATUS_OK;
@@ -108,7 +109,7 @@ void staging_fill(struct staging *s) {
         for (uint32_t i = 0; i < s->n; i++) {
                 const struct staged *v = &s->values[i];
                 const struct lattice l = lattice_of(v);
-                if (v->role != STAGED_INPUT || v->count == 0)
+                if (v->role > STAGED_INDICES || v->count == 0)
                         continue;
                 lattice_gather(&l, v->memory, 0, v->count, staging_at(s, v));
                 s->copied_bytes += v->count * v->element_bytes;
@@ -136,7 +137,7 @@ void staging_finish(struct staging *s) {
         for (uint32_t i = 0; i < s->n; i++) {
                 const struct staged *v = &s->values[i];
                 const struct lattice l = lattice_of(v);
-                if (v->role != STAGED_OUTPUT || v->count == 0)
+                if (v->role < STAGED_OUTPUT || v->count == 0)
                         continue;
                 lattice_scatter(&l, v->memory, 0, v->count, staging_at(s, v));
                 s->copied_bytes += v->count * v->element_bytes;

@@ -9,7 +9,8 @@
 #include "lib/region.h"
 #include "model/view.h"
 
-enum staged_role { STAGED_INPUT, STAGED_OUTPUT };
+/* In the order in which an entry has them. */
+enum staged_role { STAGED_INPUT, STAGED_INDICES, STAGED_OUTPUT, STAGED_OUTPUT_INDICES };
 
 /* A value in plain memory. */
 struct staged {
@@ -23,7 +24,7 @@ struct staged {
 };
 
 struct staging {
-        struct staged *values; /* by entry, the input first */
+        struct staged *values; /* by entry, then by role */
         uint32_t n, capacity;
         uint64_t n_bytes;           /* that the piece must have */
         struct tutti_buffer *piece; /* NULL: none */

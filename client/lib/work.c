@@ -361,6 +361,8 @@ void work_show_result(const struct tutti_work *w, struct tutti_result *ret) {
                 .numerics = show_finding(&done->found.numerics),
                 .overflow = show_finding(&done->found.overflow),
                 .slot = done->slot,
+                .extent = w->n_extents ? w->extents[0] : 0,
+                .first = w->n_extents ? w->extents[1] : 0,
                 .staged_bytes = w->staging.copied_bytes + w->copies.copied_bytes,
         };
 }

@@ -8,10 +8,10 @@ void tutti_reduction_init(struct tutti_reduction *reduction) {
 
 /* One that cannot be started leaves the others with a meeting that does not come about: they are not waited
  * for. */
-enum tutti_status meet_all(struct tutti_strategy *s,
+static enum tutti_status meet(struct tutti_strategy *s,
         enum tutti_status (*start)(
                 struct tutti_strategy *s, uint32_t i, const void *arg, struct tutti_work **ret),
-        const void *arg, uint64_t *ret_extent) {
+        const void *arg, void (*see)(struct tutti_work *first, void *data), void *data) {
         struct tutti_work **works = calloc(s->n_local, sizeof(struct tutti_work *));
         enum tutti_status status =
                 works ? TUTTI_OK : say(TUTTI_NO_MEMORY, "no memory for %u works", s->n_local);
@@ -22,14 +22,26 @@ enum tutti_status meet_all(struct tutti_strategy *s,
                 enum tutti_status end = all_started ? tutti_work_wait(works[i], -1) : TUTTI_OK;
                 if (status == TUTTI_OK)
                         status = say_text(end, tutti_work_error(works[i])->text);
-                if (status == TUTTI_OK && ret_extent)
-                        status = say_last(tutti_work_extent(works[i], 0, ret_extent, NULL));
+                if (i == 0 && all_started && end == TUTTI_OK && see)
+                        see(works[i], data);
                 tutti_work_free(works[i]);
         }
         free(works);
         return status;
 }
 
+/* How long a result is: the same for all. */
+static void see_extent(struct tutti_work *w, void *data) {
+        if (tutti_work_extent(w, 0, data, NULL) != TUTTI_OK)
+                *(uint64_t *)data = 0;
+}
+
+enum tutti_status meet_all(struct tutti_strategy *s,
+        enum tutti_status (*start)(
+                struct tutti_strategy *s, uint32_t i, const void *arg, struct tutti_work **ret),
+        const void *arg, uint64_t *ret_extent) {
+        return meet(s, start, arg, ret_extent ? see_extent : NULL, ret_extent);
+}
 /* --- reduce --- */
 
 struct batch {
@@ -49,6 +61,14 @@ static enum tutti_status start_batch(
                         .output = r->outputs ? &r->outputs[i] : NULL, .destinations = r->destinations);
         }
         return tutti_batch_reduce_start(s->groups[i], NULL, b->op, b->entries, b->n, b->options, ret);
+}
+
+static void see_extents(struct tutti_work *w, void *data) {
+        const struct batch *b = data;
+        for (uint32_t e = 0; e < b->n; e++)
+                if (b->reductions[e].ret_extent &&
+                        tutti_work_extent(w, e, b->reductions[e].ret_extent, NULL) != TUTTI_OK)
+                        *b->reductions[e].ret_extent = 0;
 }
 
 static enum tutti_status check_reductions(const struct tutti_reduction *reductions, uint32_t n) {
@@ -78,7 +98,7 @@ enum tutti_status tutti_strategy_batch_reduce_to(struct tutti_strategy *s, enum 
                 .entries = calloc(n, sizeof(*b.entries)) };
         if (!b.entries)
                 return say(TUTTI_NO_MEMORY, "no memory for a batch of %u", n);
-        status = meet_all(s, start_batch, &b, NULL);
+        status = meet(s, start_batch, &b, see_extents, &b);
         free(b.entries);
         return status;
 }

@@ -23,6 +23,7 @@ struct problem {
         bool is_bound;         /* it is `device` that reduces: the result object is in its memory */
         bool is_spread;        /* some half has values in memory of several GPUs */
         const struct topology *topology; /* NULL: that of the host */
+        uint32_t n_sparse;               /* entries that are sparse */
         uint64_t slot_offset_bytes;      /* of the slot in that object, where outputs name one */
 };
 

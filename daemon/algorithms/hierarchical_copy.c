@@ -364,6 +364,8 @@ static const char *hierarchical_unfit(const struct problem *problem) {
                 return "it does reductions alone";
         if (s->axes)
                 return "it does not reduce over axes";
+        if (problem->n_sparse)
+                return "sparse values are laid together, for which one device is enough";
         if (s->options.check_inputs)
                 return "check_inputs reads each input once, as a whole";
         if (s->options.check_overflow)

@@ -304,6 +304,8 @@ static const char *library_unfit(const struct problem *problem) {
                 return "it does reductions alone";
         if (s->axes)
                 return "the library does not reduce over axes";
+        if (problem->n_sparse)
+                return "it has no sparse values";
         if (n == 0 || devices[0] < DEVICE_GPU)
                 return "all values are in host memory";
         if (problem->is_spread)

@@ -1,9 +1,10 @@
 /* Every input where it lies, one fused pass in rank order, the result written once to each destination.
  *
  * A reduction is one REDUCE step per entry, a broadcast one COPY step, a barrier nothing. Entries that have
- * no elements, or that nobody receives and nothing looks at, make no step. The device that reduces is the one
- * that the options name, which need not hold any replica, or the problem's: it reads all inputs in place and
- * writes all outputs. Host devices all reach the same; what a GPU does not reach goes by way of host memory.
+ * no elements, or that nobody receives and nothing looks at, make no step. Sparse entries: sparse.c. The
+ * device that reduces is the one that the options name, which need not hold any replica, or the problem's: it
+ * reads all inputs in place and writes all outputs. Host devices all reach the same; what a GPU does not
+ * reach goes by way of host memory.
  */
 #include "algorithms/algorithm.h"
 
@@ -13,6 +14,7 @@
 #include "algorithms/fold.h"
 #include "algorithms/places.h"
 #include "algorithms/scatter.h"
+#include "algorithms/sparse.h"
 
 static uint32_t count_outputs(const struct problem *problem, uint32_t e, const struct place *source) {
         uint32_t n = 0;
@@ -110,13 +112,16 @@ static int build_broadcast(const struct problem *problem, uint32_t e, struct pla
 static int one_device_build(const struct problem *problem, struct plan *plan) {
         bool is_broadcast = kind_has_root(problem->signature->kind);
 
+        CLEANUP_SPARSE struct sparse_work *sparse = NULL;
         plan->device = problem_worker(problem);
-        for (uint32_t e = 0; e < problem->signature->n_entries; e++) {
-                int r = is_broadcast ? build_broadcast(problem, e, plan) : build_reduce(problem, e, plan);
-                if (r < 0)
-                        return r;
+        int r = sparse_prepare(problem, plan, &sparse);
+        for (uint32_t e = 0; r == 0 && e < problem->signature->n_entries; e++) {
+                if (problem->entries[0][e].layout == LAYOUT_SPARSE)
+                        r = sparse_build(problem, e, sparse, plan);
+                else
+                        r = is_broadcast ? build_broadcast(problem, e, plan) : build_reduce(problem, e, plan);
         }
-        return 0;
+        return r;
 }
 
 static const char *one_device_unfit(const struct problem *problem) {

@@ -83,14 +83,17 @@ struct operand problem_input(const struct problem *problem, uint32_t i, uint32_t
         return o;
 }
 
-struct operand problem_output(const struct problem *problem, uint32_t i, uint32_t e) {
-        const struct place *place = &problem->entries[i][e].output;
+struct operand problem_operand(const struct problem *problem, uint32_t i, const struct place *place) {
         struct operand o = operand_at(place, problem->ranks[i]);
         if (place->object) {
                 o.result = place->result;
                 o.offset_bytes += problem->slot_offset_bytes;
         }
         return o;
+}
+
+struct operand problem_output(const struct problem *problem, uint32_t i, uint32_t e) {
+        return problem_operand(problem, i, &problem->entries[i][e].output);
 }
 
 static bool is_same_place(const struct place *a, const struct place *b) {

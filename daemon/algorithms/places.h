@@ -27,7 +27,9 @@ bool problem_has_strides(const struct problem *problem, uint32_t e);
 
 /* The input of half `i` of entry `e`, with its weight and checksum. */
 struct operand problem_input(const struct problem *problem, uint32_t i, uint32_t e);
-/* Its output, which may lie in a slot of a result object. */
+/* One of half `i`'s places, which may lie in a slot of a result object. */
+struct operand problem_operand(const struct problem *problem, uint32_t i, const struct place *place);
+/* The output of half `i` of entry `e`. */
 struct operand problem_output(const struct problem *problem, uint32_t i, uint32_t e);
 /* Whether half `i` receives entry `e` in a place other than `source` (NULL: anywhere). A result object is one
  * place for all, which the first half stands for. */

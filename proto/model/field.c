@@ -31,6 +31,9 @@ static const char *const names[N_FIELD] = {
         [FIELD_VERSION] = "version",
         [FIELD_AXIS] = "axis",
         [FIELD_EXTENT] = "extent",
+        [FIELD_INDICES] = "indices",
+        [FIELD_INDEX_DTYPE] = "index dtype",
+        [FIELD_DENSE_SHAPE] = "dense shape",
 };
 
 const char *field_name(enum field field) {

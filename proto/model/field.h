@@ -32,6 +32,9 @@ enum field {
         FIELD_VERSION,
         FIELD_AXIS = 30,
         FIELD_EXTENT = 31,
+        FIELD_INDICES = 34,
+        FIELD_INDEX_DTYPE = 35,
+        FIELD_DENSE_SHAPE = 36,
         N_FIELD,
 };
 

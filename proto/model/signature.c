@@ -15,6 +15,8 @@ uint16_t signature_free_axes(const struct signature *s) {
 
 void entry_output_shape(const struct signature *s, const struct entry *e, uint64_t ret[MAX_DIMS]) {
         memcpy(ret, e->shape, MAX_DIMS * sizeof(*ret));
+        if (e->layout == LAYOUT_SPARSE)
+                ret[0] = e->output_extent;
         for (uint32_t d = 0; d < e->n_dims; d++)
                 if (s->axes >> d & 1)
                         ret[d] = kind_has_axis(s->kind) ? e->output_extent : 1;
@@ -44,6 +46,13 @@ bool entry_count(const struct entry *e, uint64_t *ret) {
 
 void entry_view(const struct entry *e, const struct place *place, struct view *ret) {
         view_make(ret, e->n_dims, e->shape, place->n_strides ? place->strides : NULL);
+}
+
+uint64_t entry_row_elements(const struct entry *e) {
+        uint64_t n = 1;
+        for (uint32_t i = 1; i < e->n_dims; i++)
+                n *= e->shape[i];
+        return n;
 }
 
 uint64_t entry_part_bytes(const struct entry *e) {
@@ -151,8 +160,8 @@ static bool options_are_equal(const struct options *a, const struct options *b) 
         return a->rounding == b->rounding && a->has_weight == b->has_weight &&
                a->check_numerics == b->check_numerics && a->check_overflow == b->check_overflow &&
                a->check_inputs == b->check_inputs && a->reproducible == b->reproducible &&
-               effective_implementation(a) == effective_implementation(b) && a->algorithm == b->algorithm &&
-               a->has_place == b->has_place && a->place == b->place &&
+               a->coalesce == b->coalesce && effective_implementation(a) == effective_implementation(b) &&
+               a->algorithm == b->algorithm && a->has_place == b->has_place && a->place == b->place &&
                packings_are_equal(&a->packing, &b->packing);
 }
 
@@ -172,7 +181,30 @@ enum field signature_compare_heads(const struct signature *a, const struct signa
         return FIELD_UNSPECIFIED;
 }
 
+/* How many rows each brings is its own. */
+static enum field compare_sparse(const struct sparse *a, const struct sparse *b) {
+        if (a->index_dtype != b->index_dtype)
+                return FIELD_INDEX_DTYPE;
+        if (a->n_dense_dims != b->n_dense_dims ||
+                memcmp(a->dense_shape, b->dense_shape, sizeof(a->dense_shape)) != 0)
+                return FIELD_DENSE_SHAPE;
+        if (!objects_are_equal(&a->output_indices, &b->output_indices))
+                return FIELD_DESTINATIONS;
+        return FIELD_UNSPECIFIED;
+}
+
 /* But for the lengths in the dimensions `free`. */
+static enum field compare_shapes(const struct entry *a, const struct entry *b, uint16_t free) {
+        if (a->layout == LAYOUT_SPARSE)
+                return compare_sparse(&a->sparse, &b->sparse);
+        if (a->n_dims != b->n_dims)
+                return FIELD_SHAPE;
+        for (uint32_t i = 0; i < a->n_dims && i < MAX_DIMS; i++)
+                if (a->shape[i] != b->shape[i] && !(free >> i & 1))
+                        return FIELD_SHAPE;
+        return FIELD_UNSPECIFIED;
+}
+
 static enum field compare_entries(const struct entry *a, const struct entry *b, uint16_t free) {
         if (a->dtype != b->dtype)
                 return FIELD_DTYPE;
@@ -180,30 +212,42 @@ static enum field compare_entries(const struct entry *a, const struct entry *b, 
                 return FIELD_OUTPUT_DTYPE;
         if (a->layout != b->layout)
                 return FIELD_LAYOUT;
-        if (a->n_dims != b->n_dims)
-                return FIELD_SHAPE;
-        for (uint32_t i = 0; i < a->n_dims && i < MAX_DIMS; i++)
-                if (a->shape[i] != b->shape[i] && !(free >> i & 1))
-                        return FIELD_SHAPE;
+        enum field field = compare_shapes(a, b, free);
+        if (field != FIELD_UNSPECIFIED)
+                return field;
         if (!destinations_are_equal(a, b))
                 return FIELD_DESTINATIONS;
         return FIELD_UNSPECIFIED;
 }
 
-void entries_digest(
-        const struct signature *s, const struct entry *entries, uint32_t n, struct sip *digest) {
+static void digest_object(const struct place *place, struct sip *digest) {
+        sip_word(digest, place->result);
+        if (place->result)
+                sip_word(digest, place->offset_bytes);
+}
+
+static void digest_shape(const struct entry *e, uint16_t free, struct sip *digest) {
+        const struct sparse *sparse = &e->sparse;
+        const uint64_t *shape = e->layout == LAYOUT_SPARSE ? sparse->dense_shape : e->shape;
+        uint32_t n_dims = e->layout == LAYOUT_SPARSE ? sparse->n_dense_dims : e->n_dims;
+        for (uint32_t d = 0; d < n_dims && d < MAX_DIMS; d++)
+                sip_word(digest, free >> d & 1 ? 0 : shape[d]);
+        if (e->layout != LAYOUT_SPARSE)
+                return;
+        sip_word(digest, (uint64_t)sparse->index_dtype | (uint64_t)n_dims << 32);
+        digest_object(&sparse->output_indices, digest);
+}
+
+void entries_digest(const struct signature *s, const struct entry *entries, uint32_t n, struct sip *digest) {
         uint16_t free = signature_free_axes(s);
         for (uint32_t i = 0; i < n; i++) {
                 const struct entry *e = &entries[i];
                 uint64_t destination = names_ranks(e) ? DESTINATION_RANKS : e->destination;
                 sip_word(digest, (uint64_t)e->dtype | (uint64_t)entry_output_dtype(e) << 8 |
                                          (uint64_t)e->layout << 16 | destination << 24 |
-                                         (uint64_t)e->n_dims << 32);
-                for (uint32_t d = 0; d < e->n_dims && d < MAX_DIMS; d++)
-                        sip_word(digest, free >> d & 1 ? 0 : e->shape[d]);
-                sip_word(digest, e->output.result);
-                if (e->output.result)
-                        sip_word(digest, e->output.offset_bytes);
+                                         (uint64_t)(e->layout == LAYOUT_SPARSE ? 0 : e->n_dims) << 32);
+                digest_shape(e, free, digest);
+                digest_object(&e->output, digest);
                 if (e->destination == DESTINATION_DEVICE)
                         sip_word(digest, e->destination_device);
                 if (!names_ranks(e))
@@ -233,11 +277,16 @@ enum field signature_compare(const struct signature *a, const struct entry *a_en
 
 /* --- for people --- */
 
+static void print_shape(const uint64_t *shape, uint32_t n_dims, struct text *t) {
+        text_add(t, "[");
+        for (uint32_t i = 0; i < n_dims && i < MAX_DIMS; i++)
+                text_add(t, "%s%" PRIu64, i ? "," : "", shape[i]);
+        text_add(t, "%s]", n_dims > MAX_DIMS ? ",..." : "");
+}
+
 void entry_print(const struct entry *e, struct text *t) {
-        text_add(t, "%s[", dtype_name(e->dtype));
-        for (uint32_t i = 0; i < e->n_dims && i < MAX_DIMS; i++)
-                text_add(t, "%s%" PRIu64, i ? "," : "", e->shape[i]);
-        text_add(t, "%s]", e->n_dims > MAX_DIMS ? ",..." : "");
+        text_add(t, "%s", dtype_name(e->dtype));
+        print_shape(e->shape, e->n_dims, t);
 }
 
 static void print_target(const struct entry *e, struct text *t) {
@@ -257,6 +306,8 @@ static void print_destinations(const struct entry *e, struct text *t) {
         if (e->output.result)
                 text_add(t, ", in result object %" PRIu64 " at byte %" PRIu64, e->output.result,
                         e->output.offset_bytes);
+        if (e->sparse.output_indices.result)
+                text_add(t, ", its indices at byte %" PRIu64, e->sparse.output_indices.offset_bytes);
 }
 
 const char *rounding_name(enum rounding rounding) {
@@ -317,6 +368,7 @@ static void print_options(const struct options *o, struct text *t) {
                 { o->check_overflow, "check_overflow" },
                 { o->check_inputs, "check_inputs" },
                 { o->reproducible, "reproducible" },
+                { o->coalesce, "coalesce" },
         };
         size_t start = t->used;
         if (o->rounding != ROUNDING_UNSPECIFIED)
@@ -355,6 +407,10 @@ static void print_entry_field(const struct entry *e, enum field field, struct te
                 text_add(t, "%s", e->layout == LAYOUT_SPARSE ? "sparse" : "dense");
         else if (field == FIELD_DESTINATIONS)
                 print_destinations(e, t);
+        else if (field == FIELD_INDEX_DTYPE)
+                text_add(t, "%s", dtype_name(e->sparse.index_dtype));
+        else if (field == FIELD_DENSE_SHAPE)
+                print_shape(e->sparse.dense_shape, e->sparse.n_dense_dims, t);
         else
                 entry_print(e, t);
 }

@@ -31,7 +31,7 @@ enum destination {
         DESTINATION_SAME,   /* each replica's input, in place; reductions */
 };
 
-enum layout { LAYOUT_DENSE, LAYOUT_SPARSE /* UNSUPPORTED for now */ };
+enum layout { LAYOUT_DENSE, LAYOUT_SPARSE };
 
 enum implementation {
         IMPLEMENTATION_UNSPECIFIED,
@@ -71,6 +71,16 @@ static inline bool place_is_there(const struct place *p) {
         return p->buffer != 0 || p->result != 0;
 }
 
+/* What a sparse value has besides its rows, which are the entry's input and output: shape[0] of the entry is
+ * how many of them this replica brings, the rest of its shape is that of dense_shape. */
+struct sparse {
+        enum dtype index_dtype; /* I32 or I64 */
+        uint32_t n_dense_dims;
+        uint64_t dense_shape[MAX_DIMS];       /* beyond n_dense_dims: 0 */
+        uint64_t n_indices;                   /* shape[0] once more */
+        struct place indices, output_indices; /* [shape[0]], [output_extent]; contiguous */
+};
+
 struct entry {
         enum dtype dtype, output_dtype; /* output_dtype unspecified: the same */
         enum layout layout;
@@ -85,6 +95,7 @@ struct entry {
         /* Where the result's length is the sum of the replicas': how much of it along the axis, or how many
          * rows, the output has room for. Not compared. */
         uint64_t output_extent;
+        struct sparse sparse; /* LAYOUT_SPARSE */
 };
 
 #define AXIS_BEYOND (1u << MAX_DIMS)
@@ -94,6 +105,7 @@ struct options {
         bool has_weight;        /* SUM and MEAN of floats */
         double weight;          /* this replica's; 0: its values are not looked at */
         bool check_numerics, check_overflow, check_inputs, reproducible;
+        bool coalesce;                      /* sparse values: each index once, ascending, its rows combined */
         enum implementation implementation; /* a hint: what cannot be done is done otherwise, and shown */
         enum algorithm_name algorithm;      /* a demand: what cannot be done is refused */
         bool has_place;                     /* one_device: the device that reduces */
@@ -109,7 +121,7 @@ struct signature {
         uint32_t root; /* where kind_has_root */
         struct options options;
         uint32_t n_entries;
-        uint16_t axes; /* bit d: dimension d; AXIS_BEYOND: one that no value has */
+        uint16_t axes;               /* bit d: dimension d; AXIS_BEYOND: one that no value has */
         char tag[MAX_TAG_BYTES + 1]; /* KIND_MERGE_CALL: which function, and what it is to make; terminated */
 };
 
@@ -120,7 +132,8 @@ uint32_t signature_axis(const struct signature *s);
 uint16_t signature_free_axes(const struct signature *s);
 
 /* The shape of an output: as long along the axis as it has room for, of a reduce_scatter as its own slice is;
- * 1 in each dimension that is reduced over. Of an entry with at most MAX_DIMS dimensions. */
+ * 1 in each dimension that is reduced over; of sparse values as many rows as it has room for. Of an entry
+ * with at most MAX_DIMS dimensions. */
 void entry_output_shape(const struct signature *s, const struct entry *e, uint64_t ret[MAX_DIMS]);
 /* How its elements lie there. */
 void entry_output_view(const struct signature *s, const struct entry *e, struct view *ret);
@@ -132,6 +145,9 @@ bool entry_count(const struct entry *e, uint64_t *ret);
 /* How the elements lie at one of its places. Of an entry with at most MAX_DIMS dimensions, and as many
  * strides or none. */
 void entry_view(const struct entry *e, const struct place *place, struct view *ret);
+
+/* Elements of one row of a sparse entry whose shape was found countable. */
+uint64_t entry_row_elements(const struct entry *e);
 
 /* The dtype of the result. */
 enum dtype entry_output_dtype(const struct entry *e);
@@ -166,6 +182,9 @@ struct half_view {
 
 /* The same in parts: all but the entries, then each of the entries. */
 enum status signature_check_head(const struct half_view *v) MUST_USE;
+/* What a sparse entry has besides dtype, shape and destinations (signature-check-sparse.c); of a dense one
+ * nothing is looked at. */
+enum status signature_check_sparse(const struct half_view *v, const struct entry *e) MUST_USE;
 enum status signature_check_entry(const struct half_view *v, uint32_t i) MUST_USE;
 
 /* The first field in which two halves differ, or FIELD_UNSPECIFIED when they agree; `ret_entry` is the entry
@@ -176,8 +195,7 @@ enum field signature_compare(const struct signature *a, const struct entry *a_en
 /* The same of all but the entries. */
 enum field signature_compare_heads(const struct signature *a, const struct signature *b);
 /* Takes in all that is compared of `n` entries, so that equal ones, and they alone, make equal digests. */
-void entries_digest(
-        const struct signature *s, const struct entry *entries, uint32_t n, struct sip *digest);
+void entries_digest(const struct signature *s, const struct entry *entries, uint32_t n, struct sip *digest);
 
 /* What a half says of `field` (of entry `entry`), for people: "f32[1024,10]", "SUM", "root 1", "R0 R2". */
 void signature_print_field(const struct signature *s, const struct entry *entries, enum field field,

@@ -155,6 +155,23 @@ void row_out(const struct row *row, struct row_box *box);
 /* 0, -EPROTO, or -E2BIG. */
 int row_in(const Tutti__V1__Row *m, struct arena *arena, struct row *ret) MUST_USE;
 
+/* --- entries (codec-entry.c) --- */
+
+/* An entry's message with everything it refers to. */
+struct entry_box {
+        Tutti__V1__Entry message;
+        Tutti__V1__Place input, output, indices, output_indices;
+        Tutti__V1__Sparse sparse;
+        Tutti__V1__Destinations destinations;
+        uint8_t ranks[MAX_WORLD / 8];
+        char device[DEVICE_NAME_BYTES];
+};
+
+/* `ret` is cleared before. */
+void entry_in(const Tutti__V1__Entry *m, struct entry *ret);
+/* `box` refers to the entry. */
+void entry_out(const struct entry *e, struct entry_box *box);
+
 /* --- requests of a few fields (codec-request-rest.c) --- */
 
 struct msg_make_result make_result_in(const Tutti__V1__MakeResult *m);
@@ -171,8 +188,6 @@ void control_out(const struct msg_control *c, Tutti__V1__Control *m);
 #define MAX_PART_ENTRIES 512
 
 /* --- submissions (codec-submit.c) --- */
-
-struct entry_box;
 
 /* The message of a submission with what it refers to. */
 struct submit_box {

@@ -117,7 +117,13 @@ static inline struct entry full_entry(enum destination destination) {
                         .strides = { 0, 1, UINT64_MAX } },
                 .output = { .buffer = UINT64_MAX, .offset_bytes = 64 },
                 .input_checksum = UINT64_MAX - 1,
-                .output_extent = UINT64_MAX - 2 };
+                .output_extent = UINT64_MAX - 2,
+                .sparse = { .index_dtype = DTYPE_I64,
+                        .n_dense_dims = MAX_DIMS,
+                        .dense_shape = { UINT64_MAX, 2, 3, 4, 5, 6, 7, 8 },
+                        .n_indices = UINT64_MAX - 3,
+                        .indices = { .buffer = 5, .offset_bytes = 6, .n_strides = 1, .strides = { 9 } },
+                        .output_indices = { .buffer = 7, .offset_bytes = 8 } } };
         if (destination == DESTINATION_DEVICE) {
                 e.destination_device = DEVICE_GPU + 999999;
                 e.output = (struct place){ .result = UINT64_MAX, .offset_bytes = 64 };
@@ -141,6 +147,17 @@ static inline void check_entry(const struct entry *a, const struct entry *b) {
         ck_assert_int_eq(memcmp(a->shape, b->shape, sizeof(a->shape)), 0);
         SAME(a, b, input_checksum);
         SAME(a, b, output_extent);
+        SAME(a, b, sparse.index_dtype);
+        SAME(a, b, sparse.n_dense_dims);
+        ck_assert_mem_eq(a->sparse.dense_shape, b->sparse.dense_shape, sizeof(a->sparse.dense_shape));
+        SAME(a, b, sparse.n_indices);
+        SAME(a, b, sparse.indices.buffer);
+        SAME(a, b, sparse.indices.offset_bytes);
+        SAME(a, b, sparse.indices.n_strides);
+        SAME(a, b, sparse.indices.strides[0]);
+        SAME(a, b, sparse.output_indices.buffer);
+        SAME(a, b, sparse.output_indices.offset_bytes);
+        ck_assert_ptr_null(b->sparse.indices.lease);
         SAME(a, b, input.buffer);
         SAME(a, b, input.offset_bytes);
         SAME(a, b, input.n_strides);
@@ -164,6 +181,7 @@ static const struct options all_options __attribute__((unused)) = { .rounding = 
         .check_overflow = true,
         .check_inputs = true,
         .reproducible = true,
+        .coalesce = true,
         .implementation = IMPLEMENTATION_NCCL,
         .algorithm = ALGORITHM_HIERARCHICAL_COPY,
         .has_place = true,

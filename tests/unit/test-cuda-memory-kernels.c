@@ -96,7 +96,7 @@ END_TEST
 #define N_TABLE_ROWS 11
 #define N_RANKS      3
 
-struct sparse {
+struct slices {
         uint8_t rows[N_RANKS][N_ROWS * N_COLUMNS * 16] __attribute__((aligned(16)));
         int64_t indices[N_RANKS][N_ROWS];
         int32_t narrow[N_RANKS][N_ROWS];
@@ -105,7 +105,7 @@ struct sparse {
         struct cuda_count beyond;
 };
 
-static struct sparse sparse;
+static struct slices sparse;
 
 static void fill_sparse(enum dtype dtype) {
         memset(&sparse, 0, sizeof(sparse));

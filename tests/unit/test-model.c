@@ -121,6 +121,27 @@ START_TEST(D11_the_first_finding_is_the_same_in_whatever_order_parts_are_added) 
 }
 END_TEST
 
+START_TEST(the_bad_index_that_is_told_is_the_same_in_whatever_order_parts_are_added) {
+        const struct findings parts[] = { { .bad_index = { .n = 1, .entry = 2, .rank = 0, .position = 0 } },
+                { .bad_index = { .n = 10, .entry = 1, .rank = 3, .position = 0 } },
+                { .bad_index = { .n = 100, .entry = 1, .rank = 2, .position = 9 } },
+                { .bad_index = { .n = 1000, .entry = 1, .rank = 2, .position = 4, .value = -7 } },
+                { .short_output = { .needed = 5, .entry = 2 } },
+                { .short_output = { .needed = 4, .entry = 1 } } };
+        for (size_t start = 0; start < ARRAY_SIZE(parts); start++) {
+                struct findings f = { 0 };
+                ck_assert(!findings_forbid(&f));
+                for (size_t i = 0; i < ARRAY_SIZE(parts); i++)
+                        findings_add(&f, &parts[(start + i) % ARRAY_SIZE(parts)]);
+                ck_assert(findings_forbid(&f));
+                ck_assert_uint_eq(f.bad_index.n, 1111);
+                ck_assert_uint_eq(f.bad_index.position, 4);
+                ck_assert_int_eq(f.bad_index.value, -7);
+                ck_assert_uint_eq(f.short_output.needed, 4);
+        }
+}
+END_TEST
+
 /* Names of an enum: in order, none missing, none twice. */
 static void check_names(const char *(*name)(unsigned int), const char *expected) {
         char all[1024] = "", *end = all;
@@ -243,6 +264,7 @@ END_TEST
 
 UNIT_MAIN("model", 5, dtypes_have_name_size_and_family, ops_on_dtypes,
         D3_the_text_of_what_works_names_every_dtype_and_op,
-        D11_the_first_finding_is_the_same_in_whatever_order_parts_are_added, every_word_has_its_name,
+        D11_the_first_finding_is_the_same_in_whatever_order_parts_are_added,
+        the_bad_index_that_is_told_is_the_same_in_whatever_order_parts_are_added, every_word_has_its_name,
         keys_are_names_or_numbers_and_never_collide, keys_have_1_to_128_bytes, spans_fit_or_are_refused,
         spans_overlap_when_they_share_a_byte)

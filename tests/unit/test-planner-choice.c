@@ -222,7 +222,40 @@ START_TEST(P18_P21_packs_and_rounds_are_work) {
 }
 END_TEST
 
-UNIT_MAIN("planner-choice", 30, TA5_the_links_of_a_DGX_1_choose_hierarchical_copy,
+static void assert_not_planned(const struct made_problem *m, enum field field) {
+        static struct error err;
+        struct planner *planner;
+        struct plan plan;
+        plan_init(&plan);
+        ck_assert_int_eq(planner_new(&planner, 2, 4096), 0);
+        ck_assert_int_eq(planner_plan(planner, &m->problem, &plan, &err), STATUS_UNSUPPORTED);
+        ck_assert_msg(err.field == field, "%s", err.detail);
+        planner_free(planner);
+        plan_deinit(&plan);
+}
+
+START_TEST(sparse_values_are_for_host_devices) {
+        struct made_problem *m = problem_make(2, 2);
+        problem_add(m, DTYPE_F32, 10);
+        for (uint32_t i = 0; i < 2; i++)
+                m->entries[i][0].layout = LAYOUT_SPARSE;
+        m->problem.n_sparse = 1;
+        ck_assert_int_eq(chosen(m), ALGORITHM_ONE_DEVICE);
+        m->signature.options.algorithm = ALGORITHM_HIERARCHICAL_COPY;
+        assert_refused(m, STATUS_UNSUPPORTED, "sparse values are laid together");
+        m->signature.options.algorithm = ALGORITHM_UNSPECIFIED;
+        problem_on_gpus(m, 2, NULL);
+        assert_not_planned(m, FIELD_LAYOUT);
+        m->problem.homes = NULL;
+        m->problem.device = 0;
+        m->signature.options.has_place = true;
+        m->signature.options.place = DEVICE_GPU;
+        assert_not_planned(m, FIELD_LAYOUT);
+        free(m);
+}
+END_TEST
+
+UNIT_MAIN("planner-choice", 30, sparse_values_are_for_host_devices, TA5_the_links_of_a_DGX_1_choose_hierarchical_copy,
         on_GPUs_size_links_and_library_decide, on_a_host_it_is_the_pass_in_rank_order_whatever_it_is_called,
         a_demand_is_met_or_refused, a_wish_of_the_configuration_is_met_or_a_fallback,
         islands_are_halves_or_what_reaches_each_other, P18_P21_packs_and_rounds_are_work)

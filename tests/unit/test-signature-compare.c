@@ -75,6 +75,25 @@ START_TEST(B1_B2_B5_B6_every_compared_field_is_found) {
 }
 END_TEST
 
+START_TEST(TB17_of_sparse_values_all_but_the_number_of_rows_is_compared) {
+        struct half base = half_of(KIND_BATCH_REDUCE);
+        base.entries[1] = sparse_entry();
+        CHECK_CHANGE(signature.options.coalesce, true, FIELD_OPTIONS, -1);
+        CHECK_CHANGE(entries[1].layout, LAYOUT_DENSE, FIELD_LAYOUT, 1);
+        CHECK_CHANGE(entries[1].dtype, DTYPE_F64, FIELD_DTYPE, 1);
+        CHECK_CHANGE(entries[1].sparse.index_dtype, DTYPE_I32, FIELD_INDEX_DTYPE, 1);
+        CHECK_CHANGE(entries[1].sparse.dense_shape[0], 99, FIELD_DENSE_SHAPE, 1);
+        CHECK_CHANGE(entries[1].sparse.dense_shape[1], 11, FIELD_DENSE_SHAPE, 1);
+        CHECK_CHANGE(entries[1].sparse.n_dense_dims, 3, FIELD_DENSE_SHAPE, 1);
+        CHECK_CHANGE(entries[1].sparse.output_indices.result, 7, FIELD_DESTINATIONS, 1);
+        CHECK_CHANGE(entries[1].sparse.n_indices, 0, FIELD_UNSPECIFIED, -1);
+        CHECK_CHANGE(entries[1].shape[0], 0, FIELD_UNSPECIFIED, -1);
+        CHECK_CHANGE(entries[1].output_extent, 7, FIELD_UNSPECIFIED, -1);
+        CHECK_CHANGE(entries[1].sparse.indices.offset_bytes, 64, FIELD_UNSPECIFIED, -1);
+        CHECK_CHANGE(entries[1].sparse.output_indices.buffer, 64, FIELD_UNSPECIFIED, -1);
+}
+END_TEST
+
 START_TEST(what_is_each_replicas_own_is_not_compared) {
         struct half base = half_of(KIND_BATCH_REDUCE);
         CHECK_CHANGE(signature.root, 3, FIELD_UNSPECIFIED, -1);
@@ -189,6 +208,10 @@ START_TEST(B3_B4_fields_are_printed_as_values_never_as_byte_counts) {
         check_print(&h, FIELD_BATCH_LENGTH, -1, "1 entry");
         h.entries[0].layout = LAYOUT_SPARSE;
         check_print(&h, FIELD_LAYOUT, 0, "sparse");
+        struct half sparse = half_of(KIND_REDUCE);
+        sparse.entries[0] = sparse_entry();
+        check_print(&sparse, FIELD_DENSE_SHAPE, 0, "[100,10]");
+        check_print(&sparse, FIELD_INDEX_DTYPE, 0, "i64");
         h.entries[0].n_dims = 0;
         check_print(&h, FIELD_SHAPE, 0, "f32[]");
         h.entries[0].n_dims = MAX_DIMS + 1;
@@ -241,7 +264,9 @@ START_TEST(P4_lengths_along_axes_are_each_replicas_own) {
 END_TEST
 
 UNIT_MAIN("signature-compare", 10, P4_lengths_along_axes_are_each_replicas_own,
-        B1_B2_B5_B6_every_compared_field_is_found, what_is_each_replicas_own_is_not_compared,
-        the_first_difference_in_order_is_told, destinations_are_compared_as_sets,
-        D13_zero_elements_on_one_is_a_mismatch, P4_result_objects_and_devices_are_compared,
-        B3_B4_fields_are_printed_as_values_never_as_byte_counts, destinations_are_printed_as_ranks)
+        B1_B2_B5_B6_every_compared_field_is_found,
+        TB17_of_sparse_values_all_but_the_number_of_rows_is_compared,
+        what_is_each_replicas_own_is_not_compared, the_first_difference_in_order_is_told,
+        destinations_are_compared_as_sets, D13_zero_elements_on_one_is_a_mismatch,
+        P4_result_objects_and_devices_are_compared, B3_B4_fields_are_printed_as_values_never_as_byte_counts,
+        destinations_are_printed_as_ranks)

@@ -4,24 +4,6 @@
 #include <string.h>
 #include "half.h"
 
-static void check_ok(const struct half *h) {
-        struct error e;
-        error_init(&e, STATUS_OK);
-        ck_assert_msg(signature_check(&h->signature, h->entries, 1, WORLD, &e) == STATUS_OK, "%s", e.detail);
-        ck_assert_int_eq(e.status, STATUS_OK);
-        ck_assert_int_eq(e.entry, -1);
-}
-
-/* Refused with this status and field; the detail holds `word`. */
-static void check_refused(const struct half *h, enum status status, enum field field, const char *word) {
-        struct error e;
-        error_init(&e, STATUS_OK);
-        ck_assert_int_eq(signature_check(&h->signature, h->entries, 1, WORLD, &e), status);
-        ck_assert_int_eq(e.status, status);
-        ck_assert_int_eq(e.field, field);
-        ck_assert_msg(strstr(e.detail, word) != NULL, "\"%s\" is not in \"%s\"", word, e.detail);
-}
-
 /* --- the head --- */
 
 START_TEST(the_four_kinds_are_taken) {
@@ -334,13 +316,6 @@ START_TEST(an_output_dtype_is_the_inputs) {
 }
 END_TEST
 
-START_TEST(sparse_values_are_not_done) {
-        struct half sparse = half_of(KIND_REDUCE);
-        sparse.entries[0].layout = LAYOUT_SPARSE;
-        check_refused(&sparse, STATUS_UNSUPPORTED, FIELD_LAYOUT, "sparse");
-}
-END_TEST
-
 /* A reduction of a value of this shape, with these strides of its output. */
 static struct half half_with_strides(uint32_t n_dims, const uint64_t *shape, const uint64_t *strides) {
         struct half h = half_of(KIND_REDUCE);
@@ -622,7 +597,7 @@ UNIT_MAIN("signature", 10, P15_axes_are_of_kinds_that_have_them_and_of_values_th
         O3_a_batch_has_at_most_65536_entries, D3_dtypes_that_are_not_done_are_refused_with_the_list,
         D9_mean_of_integers_needs_a_rounding_or_a_float_output,
         P15_a_rounding_is_for_the_mean_of_integers_alone, D12_weights_are_for_sums_and_means_of_floats,
-        checks_may_be_asked_for_with_everything, an_output_dtype_is_the_inputs, sparse_values_are_not_done,
+        checks_may_be_asked_for_with_everything, an_output_dtype_is_the_inputs,
         P14_strides_leave_each_element_a_place_of_its_own,
         P14_strides_are_as_many_as_dimensions_and_can_be_counted,
         O3_shapes_have_8_dimensions_and_count_below_2_to_the_63, D13_zero_elements_are_a_value_like_any,

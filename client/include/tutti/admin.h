@@ -253,8 +253,8 @@ struct tutti_plan_question {
         enum tutti_kind kind;
         enum tutti_op op;
         uint32_t root, world_size;
-        const struct tutti_value
-                *values; /* [n_values]: dtype and shape count, as input and as output of all */
+        const struct tutti_value *values; /* [n_values]: dtype and shape count, as input and as output of all;
+                                             of sparse ones also dense_rows and the dtype of the indices */
         uint32_t n_values;
         const struct tutti_options *options; /* may be NULL */
         /* Where the values are, names or UUIDs of devices with commas between them ("GPU:0,GPU:1"): replica r

@@ -61,6 +61,11 @@ struct tutti_options {
          * memory are computed, and whether there is one: tutti/cuda.h. A call's alone. */
         int has_stream;
         void *stream;
+        /* Sparse values: each index stands in the result once, in ascending order, and its rows are combined
+         * in the order of the ranks (of one rank: as they stand there), rounded once; op is SUM, MEAN
+         * (divided by the contributors, not by how many rows met), MIN or MAX. Otherwise the rows of all
+         * replicas stand behind one another. */
+        int coalesce;
 };
 
 /* A call's options are merged with those that its membership was joined with: a field that the call gives
@@ -75,6 +80,7 @@ struct tutti_options {
 #define TUTTI_RESET_REPRODUCIBLE   (UINT64_C(1) << 6)
 #define TUTTI_RESET_PACKING        (UINT64_C(1) << 7)
 #define TUTTI_RESET_PRIORITY       (UINT64_C(1) << 8)
+#define TUTTI_RESET_COALESCE       (UINT64_C(1) << 9)
 #define TUTTI_RESET_ALL            UINT64_MAX
 
 #define TUTTI_OPTIONS(...)                                                                                   \

@@ -93,6 +93,8 @@ struct tutti_reduction {
         size_t struct_size;
         const struct tutti_value *values, *outputs;
         struct tutti_destinations destinations;
+        /* Of sparse values (tutti.h): how many rows the result has. NULL: nobody asks. Set with OK alone. */
+        uint64_t *ret_extent;
 };
 #define TUTTI_REDUCTION(...)                                                                                 \
         ((struct tutti_reduction){ .struct_size = sizeof(struct tutti_reduction), __VA_ARGS__ })

@@ -164,7 +164,10 @@ enum tutti_field {
         TUTTI_FIELD_MEMBERSHIP,
         TUTTI_FIELD_VERSION,
         TUTTI_FIELD_AXIS = 30,
-        TUTTI_FIELD_EXTENT = 31
+        TUTTI_FIELD_EXTENT = 31,
+        TUTTI_FIELD_INDICES = 34,
+        TUTTI_FIELD_INDEX_DTYPE = 35,
+        TUTTI_FIELD_DENSE_SHAPE = 36
 };
 
 enum tutti_loss { TUTTI_LOSS_UNSPECIFIED = 0, TUTTI_DIED, TUTTI_DISCONNECTED, TUTTI_EJECTED, TUTTI_WENT };
@@ -438,10 +441,42 @@ struct tutti_value {
          * slot that tutti_result.slot names. All replicas name the same object and offset; one collective,
          * one object. */
         struct tutti_object *object;
+        /* Sparse: not NULL; see below. */
+        const struct tutti_value *indices;
+        uint64_t dense_rows;
 };
 
 #define TUTTI_VALUE(...) ((struct tutti_value){ .struct_size = sizeof(struct tutti_value), __VA_ARGS__ })
 TUTTI_API void tutti_value_init(struct tutti_value *value);
+
+/* Sparse values (TensorFlow's IndexedSlices): some rows of a value of dense_rows rows, most of which are
+ * absent, as of the gradient of an embedding. The value itself is the rows that are there, `shape` [k, ...];
+ * `indices` is a value of shape [k], I32 or I64, that says which they are. An index may stand there many
+ * times; k is each replica's own and may be 0. All other dimensions, dense_rows and both dtypes must be equal
+ * in all replicas: TensorFlow would cast indices silently, here that is MISMATCH.
+ *
+ *     int64_t which[] = { 3, 17 };
+ *     float rows[2][64], all_rows[512][64];
+ *     int64_t all_which[512];
+ *     const struct tutti_value
+ *             ids = TUTTI_VALUE(.memory = which, .dtype = TUTTI_I64, .n_dims = 1, .shape = { 2 }),
+ *             gradient = TUTTI_VALUE(.memory = rows, .dtype = TUTTI_F32, .n_dims = 2, .shape = { 2, 64 },
+ *                     .indices = &ids, .dense_rows = 100000),
+ *             all_ids = TUTTI_VALUE(.memory = all_which, .dtype = TUTTI_I64, .n_dims = 1, .shape = { 512 }),
+ *             all = TUTTI_VALUE(.memory = all_rows, .dtype = TUTTI_F32, .n_dims = 2, .shape = { 512, 64 },
+ *                     .indices = &all_ids, .dense_rows = 100000);
+ *     tutti_all_reduce(g, "embedding", TUTTI_SUM, &gradient, &all);
+ *     uint64_t n_rows = tutti_last_result()->extent;
+ *
+ * tutti_reduce, tutti_all_reduce and tutti_batch_reduce (where dense and sparse entries may stand side by
+ * side) give the rows of all replicas in the order of the ranks, and their indices likewise: no sum is made,
+ * MEAN divides each row by the contributors. With `coalesce` of the options each index stands there once. A
+ * broadcast gives the root's. An output has room for shape[0] rows, and its indices for as many; how many the
+ * result has, tutti_work_extent says, or tutti_result.extent. What lies behind them is not touched. A result
+ * for which some output has no room is refused for all (INVALID, field SIZE), so is an index below 0 or not
+ * below dense_rows (INVALID, field INDICES, naming rank, entry, position and value): nothing was written
+ * then. Outputs share memory with nothing. Indices have no strides; rows may, with coalesce from row to row
+ * alone. Not done: TUTTI_TO_SAME, weights, device memory. */
 
 /* --- collectives --- */
 
@@ -560,7 +595,8 @@ struct tutti_result {
         uint32_t last_rank; /* whose half came last */
         struct tutti_finding numerics, overflow;
         uint32_t slot; /* where the output is a result object: the one it is in, held until it is released */
-        uint64_t staged_bytes; /* copied from and to plain memory */
+        uint64_t staged_bytes;  /* copied from and to plain memory */
+        uint64_t extent, first; /* of the first entry, as tutti_work_extent tells them; 0 where it does not */
 };
 TUTTI_API enum tutti_status tutti_work_result(struct tutti_work *w, struct tutti_result *ret);
 /* Where the length of a result is known only when all have met: how long the result of entry `entry` is

@@ -304,7 +304,9 @@ static enum flight_fed feed_step(struct cuda *c, struct flight *f, const struct 
         case STEP_COPY:
         case STEP_REDUCE: return flight_lose(c, f, feed_kernel(c, f, s)) < 0 ? FED_FAILED : FED_ALL;
         case STEP_LIBRARY: return feed_library(c, f, s);
-        case STEP_SCATTER_ADD: break;
+        case STEP_SCATTER_ADD:
+        case STEP_INDICES:
+        case STEP_ORDER: break;
         }
         flight_fail(f, STATUS_INTERNAL, "a step that is not for GPUs");
         return FED_FAILED;

@@ -3,6 +3,7 @@
 #include <string.h>
 #include "backends/host/host-float.h"
 #include "backends/host/host-job.h"
+#include "backends/host/host-sparse.h"
 #include "model/span.h"
 
 /* Of all inputs together: half of a small second-level cache. */
@@ -46,11 +47,12 @@ static void note_numerics(const struct job *j) {
         for (uint32_t i = 0; i < j->call.n_inputs; i++) {
                 if (j->nonfinite[i].n == 0)
                         continue;
-                const struct findings found = { .numerics = { .n = j->nonfinite[i].n,
-                                                        .rank = inputs[i].rank,
-                                                        .entry = j->step->entry,
-                                                        .index = step_entry_index(j->step,
-                                                                j->first_element + j->nonfinite[i].first) } };
+                const struct findings found = {
+                        .numerics = { .n = j->nonfinite[i].n,
+                                .rank = inputs[i].rank,
+                                .entry = j->step->entry,
+                                .index = step_entry_index(j->step, j->first_element + j->nonfinite[i].first) }
+                };
                 findings_add(j->chunk->found, &found);
         }
 }
@@ -61,8 +63,8 @@ static void check_overflow(const struct job *j) {
                 return;
         const struct findings found = { .overflow = { .n = count.n,
                                                 .entry = j->step->entry,
-                                                .index = step_entry_index(j->step,
-                                                        j->first_element + count.first) } };
+                                                .index = step_entry_index(
+                                                        j->step, j->first_element + count.first) } };
         findings_add(j->chunk->found, &found);
 }
 
@@ -163,9 +165,15 @@ static void run_pieces(const struct guarded_work *work) {
         struct piece piece;
         uint32_t cursor = 0;
         while (plan_next_piece(c->plan, c->index, &cursor, &piece)) {
-                /* The others are no bytes (a join) or no work for a processor. */
-                CHECK(piece.step->kind == STEP_COPY || piece.step->kind == STEP_REDUCE);
-                run_piece(c, &piece);
+                switch (piece.step->kind) {
+                case STEP_COPY:
+                case STEP_REDUCE: run_piece(c, &piece); break;
+                case STEP_INDICES:
+                case STEP_ORDER:
+                case STEP_SCATTER_ADD: sparse_run_piece(c, &piece); break;
+                case STEP_JOIN: /* has no bytes */
+                case STEP_LIBRARY: CHECK(false);
+                }
         }
 }
 

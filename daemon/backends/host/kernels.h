@@ -31,7 +31,9 @@ struct kernel_call {
         /* Of the outputs. Unspecified: as the op has it. Wider than dtype, with SUM or PROD: a partial result
          * in the type in which it was accumulated. Narrower: a total of such. */
         enum dtype output_dtype;
-        const void *const *inputs; /* [n_inputs], 1 <= n_inputs <= MAX_WORLD */
+        /* [n_inputs], 1 <= n_inputs; where checks are asked for, with weights and for MEAN of integers at
+         * most MAX_WORLD */
+        const void *const *inputs;
         uint32_t n_inputs;
         void *const *outputs; /* [n_outputs] */
         uint32_t n_outputs;
