@@ -25,7 +25,7 @@ static const char *take_line(struct tuning *t, const char *line) {
                 return "the number of GPUs is from 2 to 64";
         if (n_bytes > MAX_BYTES)
                 return "at most 1024 TiB";
-        for (uint32_t i = 0; i < t->n; i++)
+        for (uint64_t i = 0; i < t->n; i++)
                 if (t->thresholds[i].n_gpus == n_gpus)
                         return "this number of GPUs stands there twice";
         t->thresholds[t->n++] = (struct threshold){ n_gpus, n_bytes };

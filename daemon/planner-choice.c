@@ -100,7 +100,7 @@ static uint64_t library_from_bytes(const struct plan_rules *rules, const struct 
         uint32_t n_gpus = count_gpus(problem);
         if (rules->library_from_bytes != LIBRARY_AUTO)
                 return rules->library_from_bytes;
-        for (uint32_t i = 0; rules->tuning && i < rules->tuning->n; i++) {
+        for (uint64_t i = 0; rules->tuning && i < rules->tuning->n; i++) {
                 const struct threshold *t = &rules->tuning->thresholds[i];
                 if (t->n_gpus <= n_gpus && (!best || t->n_gpus > best->n_gpus))
                         best = t;

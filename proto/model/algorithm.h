@@ -20,7 +20,7 @@ enum algorithm_name algorithm_parse(const char *word);
 
 /* From how many bytes on so many GPUs leave a reduction to their library. */
 struct threshold {
-        uint32_t n_gpus;
+        uint64_t n_gpus;
         uint64_t bytes;
 };
 
@@ -28,6 +28,6 @@ struct threshold {
 
 /* What was measured on a host. */
 struct tuning {
-        uint32_t n;
+        uint64_t n;
         struct threshold thresholds[MAX_TUNED_GPUS]; /* each number of GPUs once */
 };
