@@ -87,8 +87,8 @@ static bool was_told_on_device(const struct meeting *m) {
 }
 
 /* The lengths of its results from entry `from` on, as many as one packet holds. Whether there are more. */
-static bool fill_extents(struct conductor *c, const struct meeting *m, uint32_t half, uint32_t from,
-        struct msg_done *done) {
+static bool fill_extents(
+        struct conductor *c, const struct meeting *m, uint32_t half, uint32_t from, struct msg_done *done) {
         const struct task *t = m->task;
         uint32_t n_entries = m->halves[rankset_next(&m->have, 0)]->signature.n_entries;
         done->extents = c->extents;
@@ -105,8 +105,8 @@ static bool fill_extents(struct conductor *c, const struct meeting *m, uint32_t 
         return from < n_entries;
 }
 
-static void conductor_tell_done(
-        struct conductor *c, struct session *s, const struct meeting *m, uint32_t index, struct reply *reply) {
+static void conductor_tell_done(struct conductor *c, struct session *s, const struct meeting *m,
+        uint32_t index, struct reply *reply) {
         uint32_t told = 0;
         do {
                 reply->more = fill_extents(c, m, index, told, &reply->done);

@@ -243,7 +243,8 @@ const uint64_t *plan_fold(const struct plan *p, const struct step *step, uint32_
 uint64_t *plan_add_folds(struct plan *p, uint32_t n_folds) {
         struct step *s = &p->steps[p->n_steps - 1];
         uint64_t n_new = 2 * (uint64_t)s->n_inputs * n_folds;
-        uint64_t *strides = reserve(p->strides, &p->strides_capacity, p->n_strides + n_new, sizeof(*p->strides));
+        uint64_t *strides =
+                reserve(p->strides, &p->strides_capacity, p->n_strides + n_new, sizeof(*p->strides));
         if (!strides)
                 return NULL;
         p->strides = strides;
@@ -367,9 +368,8 @@ void plan_freeze(struct plan *p, uint64_t chunk_bytes) {
                 s->start_bytes = p->total_bytes;
                 s->n_bytes = s->kind == STEP_JOIN ? 0 : s->count * share_bytes(s);
                 p->total_bytes += s->n_bytes;
-                p->moved_bytes +=
-                        read_elements(p, s) * dtype_bytes(s->dtype) +
-                        s->count * dtype_bytes(s->output_dtype) * s->n_outputs;
+                p->moved_bytes += read_elements(p, s) * dtype_bytes(s->dtype) +
+                                  s->count * dtype_bytes(s->output_dtype) * s->n_outputs;
         }
         p->chunk_bytes = chunk_bytes;
         p->n_phases++;

@@ -129,7 +129,8 @@ static enum status note_plain(
                 .memory = (uint8_t *)v->memory + v->offset,
                 .element_bytes = dtype_bytes((enum dtype)v->dtype),
                 .count = view_is_empty(view) ? 0 : 1,
-                .lie = open_view_of(d, role == STAGED_INPUT ? &d->entry->input : &d->entry->output, v, view) };
+                .lie = open_view_of(
+                        d, role == STAGED_INPUT ? &d->entry->input : &d->entry->output, v, view) };
         for (uint32_t i = 0; staged.count && i < v->n_dims; i++) /* view_value has counted them */
                 staged.count *= v->shape[i];
         if (staged.lie.axis == MAX_DIMS)
@@ -160,8 +161,8 @@ static enum status place_plain(
 }
 
 /* In device memory: it must be there still, and where tuttid does not reach it, it is copied. */
-static enum status note_device(struct draft *d, const struct tutti_value *v, const struct view *view,
-        const struct place *place) {
+static enum status note_device(
+        struct draft *d, const struct tutti_value *v, const struct view *view, const struct place *place) {
         const struct device_memory *m = device_of(v->buffer);
         struct device_copy copy = { .buffer = v->buffer,
                 .entry = d->index,
@@ -477,7 +478,8 @@ static enum status take_axes(struct half *h, struct error *err) {
         if (h->axes.n == 0)
                 return STATUS_OK;
         if (h->n_entries && arguments_copy(&ARGUMENTS(&entry), h->entries, h->stride_bytes) && entry.input &&
-                arguments_copy(&ARGUMENTS_SINCE(&h->first, has_strides), entry.input, entry.input->struct_size))
+                arguments_copy(
+                        &ARGUMENTS_SINCE(&h->first, has_strides), entry.input, entry.input->struct_size))
                 first = &h->first;
         return axes_take(&h->axes, first, &h->wire_axes, err);
 }

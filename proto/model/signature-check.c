@@ -25,7 +25,8 @@ static enum status check_kind(const struct half_view *v) {
         case N_KIND: break;
         }
         return error_set(v->err, STATUS_UNSUPPORTED, FIELD_KIND,
-                "this kind (%s) is not done; reduce, broadcast, batch_reduce, gather, reduce_scatter and barrier "
+                "this kind (%s) is not done; reduce, broadcast, batch_reduce, gather, reduce_scatter and "
+                "barrier "
                 "are",
                 kind_name(v->signature->kind));
 }
@@ -58,7 +59,8 @@ static enum status check_axes(const struct half_view *v) {
                         "a %s works along one axis of its values, but %d were given", kind_name(s->kind), n);
         if (n > 0 && !kind_has_axis(s->kind) && !kind_reduces(s->kind))
                 return error_set(v->err, STATUS_INVALID, FIELD_AXIS,
-                        "a %s takes its values whole, but an axis was given; leave it out", kind_name(s->kind));
+                        "a %s takes its values whole, but an axis was given; leave it out",
+                        kind_name(s->kind));
         if (s->axes & AXIS_BEYOND)
                 return error_set(v->err, STATUS_INVALID, FIELD_AXIS,
                         "an axis of %d or more was given; a value has at most %d dimensions, counted from 0",
@@ -141,8 +143,8 @@ static enum status check_options(const struct half_view *v) {
         if (o->rounding != ROUNDING_UNSPECIFIED && v->signature->op != OP_MEAN)
                 return error_set(v->err, STATUS_INVALID, FIELD_OPTIONS,
                         "a rounding is for MEAN of integers; leave it out");
-        bool is_over_axes = kind_reduces(v->signature->kind) && v->signature->axes &&
-                            !kind_has_axis(v->signature->kind);
+        bool is_over_axes =
+                kind_reduces(v->signature->kind) && v->signature->axes && !kind_has_axis(v->signature->kind);
         if (is_over_axes && (o->check_numerics || o->check_overflow))
                 return error_set(v->err, STATUS_UNSUPPORTED, FIELD_OPTIONS,
                         "%s is not done in a reduction over axes; leave it out",
@@ -152,8 +154,7 @@ static enum status check_options(const struct half_view *v) {
         if (o->check_inputs && is_cut)
                 return error_set(v->err, STATUS_UNSUPPORTED, FIELD_OPTIONS,
                         "check_inputs reads each input once, as a whole, and a %s does not; leave it out",
-                        v->signature->kind == KIND_REDUCE_SCATTER ? "reduce_scatter"
-                                                                  : "reduction over axes");
+                        v->signature->kind == KIND_REDUCE_SCATTER ? "reduce_scatter" : "reduction over axes");
         enum status status = check_ways(v);
         return status == STATUS_OK ? check_weight(v) : status;
 }
@@ -177,8 +178,8 @@ static enum status check_length(const struct half_view *v) {
                         "a barrier takes no values, but %" PRIu32 " were given", s->n_entries);
         bool is_batch = s->kind == KIND_BATCH_REDUCE || kind_has_axis(s->kind);
         if (is_batch && s->n_entries == 0)
-                return error_set(v->err, STATUS_INVALID, FIELD_BATCH_LENGTH,
-                        "a %s needs at least one entry", kind_name(s->kind));
+                return error_set(v->err, STATUS_INVALID, FIELD_BATCH_LENGTH, "a %s needs at least one entry",
+                        kind_name(s->kind));
         if ((s->kind == KIND_REDUCE || s->kind == KIND_BROADCAST) && s->n_entries != 1)
                 return error_set(v->err, STATUS_INVALID, FIELD_BATCH_LENGTH,
                         "a %s takes exactly one value, but %" PRIu32 " were given; batch_reduce takes many",
@@ -375,7 +376,8 @@ static enum status check_device(const struct half_view *v, const struct entry *e
 static enum status check_same(const struct half_view *v, const struct entry *e) {
         if (v->signature->axes)
                 return error_set(v->err, STATUS_INVALID, FIELD_DESTINATIONS,
-                        "\"same\" is where the value lives, and this result has another shape than the value; "
+                        "\"same\" is where the value lives, and this result has another shape than the "
+                        "value; "
                         "give it an output of its own");
         if (!kind_reduces(v->signature->kind))
                 return error_set(v->err, STATUS_INVALID, FIELD_DESTINATIONS,
@@ -437,7 +439,8 @@ static enum status check_scatter(const struct half_view *v, const struct entry *
         if (e->destination == DESTINATION_ALL && !e->output.result)
                 return STATUS_OK;
         return error_set(v->err, STATUS_INVALID, FIELD_DESTINATIONS,
-                "a reduce_scatter gives each replica a slice of its own: its destination is all, into buffers");
+                "a reduce_scatter gives each replica a slice of its own: its destination is all, into "
+                "buffers");
 }
 
 static enum status refuse_place(const struct half_view *v, uint32_t i, const char *what) {
@@ -494,8 +497,8 @@ enum status signature_check_entry(const struct half_view *v, uint32_t i) {
 }
 
 enum status signature_check_head(const struct half_view *v) {
-        static enum status (*const checks[])(
-                const struct half_view *) = { check_kind, check_op, check_axes, check_root, check_options, check_length };
+        static enum status (*const checks[])(const struct half_view *) = { check_kind, check_op, check_axes,
+                check_root, check_options, check_length };
         enum status status = STATUS_OK;
         for (size_t i = 0; status == STATUS_OK && i < ARRAY_SIZE(checks); i++)
                 status = checks[i](v);

@@ -186,8 +186,7 @@ static enum field compare_entries(const struct entry *a, const struct entry *b, 
         return FIELD_UNSPECIFIED;
 }
 
-void entries_digest(
-        const struct signature *s, const struct entry *entries, uint32_t n, struct sip *digest) {
+void entries_digest(const struct signature *s, const struct entry *entries, uint32_t n, struct sip *digest) {
         uint16_t free = signature_free_axes(s);
         for (uint32_t i = 0; i < n; i++) {
                 const struct entry *e = &entries[i];

@@ -109,7 +109,7 @@ struct signature {
         uint32_t root; /* where kind_has_root */
         struct options options;
         uint32_t n_entries;
-        uint16_t axes; /* bit d: dimension d; AXIS_BEYOND: one that no value has */
+        uint16_t axes;               /* bit d: dimension d; AXIS_BEYOND: one that no value has */
         char tag[MAX_TAG_BYTES + 1]; /* KIND_MERGE_CALL: which function, and what it is to make; terminated */
 };
 
@@ -176,8 +176,7 @@ enum field signature_compare(const struct signature *a, const struct entry *a_en
 /* The same of all but the entries. */
 enum field signature_compare_heads(const struct signature *a, const struct signature *b);
 /* Takes in all that is compared of `n` entries, so that equal ones, and they alone, make equal digests. */
-void entries_digest(
-        const struct signature *s, const struct entry *entries, uint32_t n, struct sip *digest);
+void entries_digest(const struct signature *s, const struct entry *entries, uint32_t n, struct sip *digest);
 
 /* What a half says of `field` (of entry `entry`), for people: "f32[1024,10]", "SUM", "root 1", "R0 R2". */
 void signature_print_field(const struct signature *s, const struct entry *entries, enum field field,

@@ -46,11 +46,12 @@ static void note_numerics(const struct job *j) {
         for (uint32_t i = 0; i < j->call.n_inputs; i++) {
                 if (j->nonfinite[i].n == 0)
                         continue;
-                const struct findings found = { .numerics = { .n = j->nonfinite[i].n,
-                                                        .rank = inputs[i].rank,
-                                                        .entry = j->step->entry,
-                                                        .index = step_entry_index(j->step,
-                                                                j->first_element + j->nonfinite[i].first) } };
+                const struct findings found = {
+                        .numerics = { .n = j->nonfinite[i].n,
+                                .rank = inputs[i].rank,
+                                .entry = j->step->entry,
+                                .index = step_entry_index(j->step, j->first_element + j->nonfinite[i].first) }
+                };
                 findings_add(j->chunk->found, &found);
         }
 }
@@ -61,8 +62,8 @@ static void check_overflow(const struct job *j) {
                 return;
         const struct findings found = { .overflow = { .n = count.n,
                                                 .entry = j->step->entry,
-                                                .index = step_entry_index(j->step,
-                                                        j->first_element + count.first) } };
+                                                .index = step_entry_index(
+                                                        j->step, j->first_element + count.first) } };
         findings_add(j->chunk->found, &found);
 }
 
