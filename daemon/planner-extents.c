@@ -144,15 +144,16 @@ static enum status refuse_nothing(const struct problem *problem, uint32_t e, str
         return error_set(err, STATUS_INVALID, FIELD_EXTENT,
                 "there is nothing along the axes to combine: no replica of %u brings any element%s",
                 problem->n_ranks,
-                problem->signature->options.has_weight ? " with a weight, and a mean of nothing is none" : "");
+                problem->signature->options.has_weight ? " with a weight, and a mean of nothing is none"
+                                                       : "");
 }
 
 static enum status refuse_many(uint32_t e, struct error *err) {
         error_init(err, STATUS_LIMIT);
         err->entry = (int32_t)e;
         err->limit = UINT32_MAX;
-        return error_set(
-                err, STATUS_LIMIT, FIELD_EXTENT, "too many elements along the axes become one; reduce in parts");
+        return error_set(err, STATUS_LIMIT, FIELD_EXTENT,
+                "too many elements along the axes become one; reduce in parts");
 }
 
 /* Elements of which a result has some. */
@@ -188,7 +189,8 @@ enum status folds_check(const struct problem *problem, struct error *err) {
         if (s->op == OP_MEAN && !s->options.has_weight && problem->divisor != problem->n_ranks) {
                 error_init(err, STATUS_UNSUPPORTED);
                 return error_set(err, STATUS_UNSUPPORTED, FIELD_OPTIONS,
-                        "with on_leave = zero_fill a MEAN over axes has no divisor: nobody knows how much the "
+                        "with on_leave = zero_fill a MEAN over axes has no divisor: nobody knows how much "
+                        "the "
                         "replicas that have left would bring. Use weights, or divide a SUM");
         }
         for (uint32_t e = 0; status == STATUS_OK && e < s->n_entries; e++)

@@ -15,8 +15,8 @@ static enum status refuse_axis(int32_t axis, uint32_t n_dims, struct error *err)
                 axis, n_dims, n_dims, n_dims - 1);
 }
 
-enum status axes_take(const struct axes_given *given, const struct tutti_value *first, uint16_t *ret,
-        struct error *err) {
+enum status axes_take(
+        const struct axes_given *given, const struct tutti_value *first, uint16_t *ret, struct error *err) {
         uint32_t n_dims = first && first->n_dims <= MAX_DIMS ? first->n_dims : MAX_DIMS;
         uint16_t axes = 0;
         if (given->n && !given->list)
@@ -41,7 +41,8 @@ enum status axes_check_dims(const struct axes_given *given, const struct tutti_v
         for (uint32_t i = 0; i < given->n; i++)
                 if (given->list[i] < 0 && other->n_dims != first->n_dims)
                         return refuse(err, STATUS_INVALID, FIELD_AXIS,
-                                "axis %" PRId32 " counts from the last dimension, and the values of this batch "
+                                "axis %" PRId32
+                                " counts from the last dimension, and the values of this batch "
                                 "have %" PRIu32 " and %" PRIu32 "; count from the first one",
                                 given->list[i], first->n_dims, other->n_dims);
         return STATUS_OK;
@@ -84,7 +85,8 @@ static enum status refuse_shape(const struct signature *s, const struct tutti_va
                         "%" PRIu32,
                         given, wanted, signature_axis(s));
         return refuse(err, STATUS_INVALID, FIELD_SHAPE,
-                "the output, %s, is not the input, %s, without the axes that are reduced over", given, wanted);
+                "the output, %s, is not the input, %s, without the axes that are reduced over", given,
+                wanted);
 }
 
 enum status axes_fit_output(const struct signature *s, const struct tutti_value *input,

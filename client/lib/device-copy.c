@@ -54,7 +54,8 @@ enum status device_copies_begin(struct device_copies *c, void *stream, struct er
 
 /* Run by run of elements that lie one behind the other. */
 static enum status write_runs(struct device_copies *copies, const struct device_copy *c, struct error *err) {
-        const struct lattice l = { c->element_bytes, c->lie.view.n_dims, c->lie.view.shape, c->lie.view.strides };
+        const struct lattice l = { c->element_bytes, c->lie.view.n_dims, c->lie.view.shape,
+                c->lie.view.strides };
         uint64_t count = 1, run = 1;
         for (uint32_t i = 0; i < c->lie.view.n_dims; i++)
                 count *= c->lie.view.shape[i];

@@ -39,7 +39,7 @@ enum status device_check(const struct tutti_buffer *b, struct error *err) MUST_U
 struct device_copy {
         struct tutti_buffer *buffer; /* in use until the copies end */
         uint32_t entry;
-        uint64_t offset_bytes;       /* of the first element */
+        uint64_t offset_bytes; /* of the first element */
         size_t element_bytes;
         struct open_view lie; /* of inputs and where nothing is open simplified; not empty */
         bool is_output;

@@ -57,7 +57,8 @@ enum tutti_status tutti_all_gather_start(struct tutti_group *g, const char *key,
         const struct tutti_options *options, struct tutti_work **ret) {
         const struct tutti_entry entry = TUTTI_ENTRY(.input = input, .output = output);
         return gather(g,
-                &TUTTI_GATHER(.key = key, .axis = axis, .entries = &entry, .n_entries = 1, .options = options),
+                &TUTTI_GATHER(.key = key, .axis = axis, .entries = &entry, .n_entries = 1,
+                        .options = options),
                 ret);
 }
 
@@ -86,8 +87,7 @@ enum tutti_status tutti_reduce_scatter_start(
         return submit(&h, args.key, ret);
 }
 
-enum tutti_status tutti_reduce_scatter(
-        struct tutti_group *g, const struct tutti_reduce_scatter_args *args) {
+enum tutti_status tutti_reduce_scatter(struct tutti_group *g, const struct tutti_reduce_scatter_args *args) {
         struct tutti_work *w;
         enum tutti_status status = tutti_reduce_scatter_start(g, args, &w);
         return status == TUTTI_OK ? work_finish(w, NULL) : status;

@@ -25,8 +25,8 @@ struct half {
         struct axes_given axes;
         uint16_t wire_axes;       /* the same, set by half_check */
         struct tutti_value first; /* the first entry's input: what negative ones count in */
-        const char *tag;     /* of a merge_call; NULL */
-        enum status refused; /* not OK: its sender has refused it already, and the peers are told why */
+        const char *tag;          /* of a merge_call; NULL */
+        enum status refused;      /* not OK: its sender has refused it already, and the peers are told why */
         const char *why;
         struct tutti_work *work;        /* knows where values in plain memory lie, and inputs' checksums */
         bool is_checked, has_checksums; /* half_check has looked at it, and either is known */

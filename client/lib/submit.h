@@ -7,8 +7,8 @@
  * it can be sent. */
 void half_take_key(struct half *h, const char *key);
 
-/* Waits for a work that the caller was not given, whose end becomes the thread's, and frees it. The lengths of
- * its results, where tuttid tells them, go to `ret_extents` (by entry; NULL: they are not wanted). */
+/* Waits for a work that the caller was not given, whose end becomes the thread's, and frees it. The lengths
+ * of its results, where tuttid tells them, go to `ret_extents` (by entry; NULL: they are not wanted). */
 enum tutti_status work_finish(struct tutti_work *w, uint64_t *ret_extents);
 
 /* `h` without its key (unless it is_keyed), which is `key`, or where that is NULL the next number of the

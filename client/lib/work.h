@@ -28,8 +28,8 @@ struct tutti_work {
         struct tutti_object *object; /* where its result goes; NULL: to buffers. Kept until it is freed */
         uint64_t *checksums;         /* of inputs, by entry, where they are checked */
         uint32_t checksums_capacity;
-        /* [2 * n_extents]: of each entry how long its result is, and where our part of it begins, where tuttid
-         * tells. Room for [2 * extents_expected]. Under `lock`. */
+        /* [2 * n_extents]: of each entry how long its result is, and where our part of it begins, where
+         * tuttid tells. Room for [2 * extents_expected]. Under `lock`. */
         uint64_t *extents;
         uint32_t n_extents, extents_expected, extents_capacity;
         struct order_use order;      /* its stream; until it is sent, of who sends it */

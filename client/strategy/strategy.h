@@ -53,8 +53,8 @@ enum tutti_status context_meet(struct tutti_context *c,
 
 /* --- meetings.c --- */
 
-/* A half for each local replica, then all are waited for. The first status that is not OK. `ret_extent` (NULL:
- * not wanted): how long the result is that they all were told. */
+/* A half for each local replica, then all are waited for. The first status that is not OK. `ret_extent`
+ * (NULL: not wanted): how long the result is that they all were told. */
 enum tutti_status meet_all(struct tutti_strategy *s,
         enum tutti_status (*start)(
                 struct tutti_strategy *s, uint32_t i, const void *arg, struct tutti_work **ret),

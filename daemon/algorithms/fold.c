@@ -87,7 +87,8 @@ int fold_build(const struct problem *problem, const struct step *like, struct pl
         uint32_t e = like->entry;
         struct step step = *like;
         uint64_t total = 0;
-        step.n_dims = pick(problem->entries[0][e].shape, problem->entries[0][e].n_dims, kept(problem), step.shape);
+        step.n_dims =
+                pick(problem->entries[0][e].shape, problem->entries[0][e].n_dims, kept(problem), step.shape);
         step.count = 1;
         for (uint32_t d = 0; d < step.n_dims; d++)
                 step.count *= step.shape[d];

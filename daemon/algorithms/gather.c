@@ -73,8 +73,8 @@ static int gather_build(const struct problem *problem, struct plan *plan) {
         for (uint32_t e = 0; e < problem->signature->n_entries; e++)
                 for (uint32_t i = 0; i < problem->n_ranks; i++) {
                         const uint64_t *extents = plan_extents(plan, e);
-                        const struct share s = { problem, i, e, signature_axis(problem->signature), extents[i],
-                                extents[problem->n_ranks] };
+                        const struct share s = { problem, i, e, signature_axis(problem->signature),
+                                extents[i], extents[problem->n_ranks] };
                         if (build_share(&s, plan) < 0)
                                 return -ENOMEM;
                 }

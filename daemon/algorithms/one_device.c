@@ -98,7 +98,8 @@ static int build_reduce(const struct problem *problem, uint32_t e, struct plan *
         step.n_inputs = problem->n_ranks;
         if (problem->signature->kind == KIND_REDUCE_SCATTER)
                 return scatter_build(problem, &step, plan);
-        return problem->signature->axes ? fold_build(problem, &step, plan) : build_step(problem, step, 0, plan);
+        return problem->signature->axes ? fold_build(problem, &step, plan)
+                                        : build_step(problem, step, 0, plan);
 }
 
 static int build_broadcast(const struct problem *problem, uint32_t e, struct plan *plan) {

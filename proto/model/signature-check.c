@@ -147,8 +147,8 @@ static enum status check_options(const struct half_view *v) {
         if (o->rounding != ROUNDING_UNSPECIFIED && v->signature->op != OP_MEAN)
                 return error_set(v->err, STATUS_INVALID, FIELD_OPTIONS,
                         "a rounding is for MEAN of integers; leave it out");
-        bool is_over_axes = kind_reduces(v->signature->kind) && v->signature->axes &&
-                            !kind_has_axis(v->signature->kind);
+        bool is_over_axes =
+                kind_reduces(v->signature->kind) && v->signature->axes && !kind_has_axis(v->signature->kind);
         if (is_over_axes && (o->check_numerics || o->check_overflow))
                 return error_set(v->err, STATUS_UNSUPPORTED, FIELD_OPTIONS,
                         "%s is not done in a reduction over axes; leave it out",

@@ -239,6 +239,28 @@ ProtobufCBinaryData ranks_out(const struct rankset *s, uint8_t bytes[MAX_WORLD /
         return (ProtobufCBinaryData){ rankset_to_bytes(s, bytes), bytes };
 }
 
+uint16_t axes_in(const uint32_t *axes, size_t n) {
+        uint16_t set = 0;
+        for (size_t i = 0; i < n; i++)
+                set |= axes[i] < MAX_DIMS ? 1u << axes[i] : AXIS_BEYOND;
+        return set;
+}
+
+size_t axes_out(uint16_t axes, uint32_t ret[MAX_DIMS + 1]) {
+        size_t n = 0;
+        for (uint32_t d = 0; d <= MAX_DIMS; d++)
+                if (axes >> d & 1)
+                        ret[n++] = d;
+        return n;
+}
+
+Tutti__V1__Signal *signal_out(const struct msg_signal *s, Tutti__V1__Signal *m) {
+        tutti__v1__signal__init(m);
+        m->slot = s->slot;
+        m->value = s->value;
+        return m;
+}
+
 void report_in(const Tutti__V1__ReplicaReport *m, struct replica_report *ret) {
         *ret = (struct replica_report){ .rank = m->rank,
                 .pid = m->pid,

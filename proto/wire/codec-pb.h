@@ -89,6 +89,13 @@ bool ranks_in(const ProtobufCBinaryData *m, struct rankset *ret);
 /* `bytes` must live as long as the message. */
 ProtobufCBinaryData ranks_out(const struct rankset *s, uint8_t bytes[MAX_WORLD / 8]);
 
+/* A set of dimensions; one that is named twice counts once. */
+uint16_t axes_in(const uint32_t *axes, size_t n);
+/* How many they are. */
+size_t axes_out(uint16_t axes, uint32_t ret[MAX_DIMS + 1]);
+
+Tutti__V1__Signal *signal_out(const struct msg_signal *s, Tutti__V1__Signal *m);
+
 struct report_box {
         Tutti__V1__ReplicaReport message;
         Tutti__V1__Key key;

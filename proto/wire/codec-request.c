@@ -37,12 +37,8 @@ static void start_out(const struct msg_start *s, struct start_box *box) {
                 key_out(&s->key, &box->key);
                 m->key = &box->key;
         }
-        if (s->signal.value) {
-                tutti__v1__signal__init(&box->signal);
-                box->signal.slot = s->signal.slot;
-                box->signal.value = s->signal.value;
-                m->signal = &box->signal;
-        }
+        if (s->signal.value)
+                m->signal = signal_out(&s->signal, &box->signal);
 }
 
 static struct msg_hello hello_in(const Tutti__V1__Hello *m) {

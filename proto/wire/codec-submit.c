@@ -68,14 +68,6 @@ static void options_out(const struct options *o, Tutti__V1__Options *m, char dev
         m->priority = o->priority;
 }
 
-/* A set: one that is named twice counts once. */
-static uint16_t axes_in(const uint32_t *axes, size_t n) {
-        uint16_t set = 0;
-        for (size_t i = 0; i < n; i++)
-                set |= axes[i] < MAX_DIMS ? 1u << axes[i] : AXIS_BEYOND;
-        return set;
-}
-
 int submit_in(const Tutti__V1__Submit *m, struct arena *arena, struct msg_submit *ret) {
         if (m->n_entries > MAX_PART_ENTRIES)
                 return -E2BIG;
@@ -144,19 +136,12 @@ bool submit_out(const struct msg_submit *s, struct arena *scratch, struct submit
         m->refused_detail = string_out(s->refused_detail ? s->refused_detail : "");
         m->tag = string_out(s->signature.tag);
         m->prepare = s->prepare;
-        m->axes = box->axes;
-        for (uint32_t d = 0; d <= MAX_DIMS; d++)
-                if (s->signature.axes >> d & 1)
-                        box->axes[m->n_axes++] = d;
+        m->n_axes = axes_out(s->signature.axes, m->axes = box->axes);
         if (s->has_key) {
                 key_out(&s->key, &box->key);
                 m->key = &box->key;
         }
-        if (s->signal.value) {
-                tutti__v1__signal__init(&box->signal);
-                box->signal.slot = s->signal.slot;
-                box->signal.value = s->signal.value;
-                m->signal = &box->signal;
-        }
+        if (s->signal.value)
+                m->signal = signal_out(&s->signal, &box->signal);
         return true;
 }

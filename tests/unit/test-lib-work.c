@@ -546,7 +546,9 @@ static void script_lengths(struct server *s) {
         server_reply(s, &reply);
         reply.more = false;
         reply.done = (struct msg_done){ .collective = 99, /* counts in the first part alone */
-                .n_extents = lengths == TOO_MANY ? 2 : lengths == TOO_FEW ? 0 : 1,
+                .n_extents = lengths == TOO_MANY  ? 2
+                             : lengths == TOO_FEW ? 0
+                                                  : 1,
                 .extents = extents + 2,
                 .firsts = firsts + 2 };
         server_reply(s, &reply);
@@ -637,8 +639,8 @@ START_TEST(garbage_is_DAEMON_LOST_and_no_crash) {
 END_TEST
 
 UNIT_MAIN("lib-work", 30, a_reduce_is_sent_as_asked_and_brings_its_result,
-        destinations_roots_timeouts_and_unknown_words_go_out_as_they_are,
-        lengths_of_results_come_in_parts, options_of_numbers_go_out_and_findings_come_back, an_error_is_shown_as_sentences_and_as_data,
+        destinations_roots_timeouts_and_unknown_words_go_out_as_they_are, lengths_of_results_come_in_parts,
+        options_of_numbers_go_out_and_findings_come_back, an_error_is_shown_as_sentences_and_as_data,
         the_end_of_tuttid_is_DAEMON_LOST_for_all_at_once_P9, an_ejection_says_why_to_what_was_pending,
         an_ejection_with_OK_is_no_end_with_OK, a_limit_ends_the_wait_alone,
         cancelling_ends_all_waits_and_nothing_else_P8,

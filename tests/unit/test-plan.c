@@ -475,4 +475,5 @@ UNIT_MAIN("plan", 30, every_element_is_in_exactly_one_piece,
         chunks_keep_to_one_phase_and_one_device, scratch_is_one_area_a_device, prints_what_it_will_do,
         the_first_steps_survive_growth, short_memory_leaves_a_plan_that_can_go_on,
         a_plan_that_is_used_again_allocates_nothing,
-        lengths_of_results_are_zero_until_they_are_known_and_go_with_a_reset, E11_the_first_input_that_was_read_otherwise_is_found)
+        lengths_of_results_are_zero_until_they_are_known_and_go_with_a_reset,
+        E11_the_first_input_that_was_read_otherwise_is_found)

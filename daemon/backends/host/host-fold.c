@@ -82,7 +82,9 @@ static void add_wide(struct folding *f) {
                                 .weights = s->has_weights ? &f->weights[i] : NULL },
                         f->has_sums ? f->wide : f->sums);
                 if (f->has_sums)
-                        combine(f, &(struct kernel_call){ .dtype = s->fold_dtype, .inputs = both, .n_inputs = 2 },
+                        combine(f,
+                                &(struct kernel_call){
+                                        .dtype = s->fold_dtype, .inputs = both, .n_inputs = 2 },
                                 f->sums);
                 f->has_sums = true;
         }
