@@ -191,7 +191,7 @@ void conductor_finish(struct conductor *c, struct meeting *m) {
                 conductor_set_pages(c, m, PAGE_DONE); /* all of them before any reply */
         else
                 conductor_fail_pages(c, m);
-        conductor_end_slot(c, m);                     /* before anybody can give it back */
+        conductor_end_slot(c, m); /* before anybody can give it back */
         rankset_for_each (rank, &m->have) {
                 conductor_keep_half(c, m, (uint32_t)rank);
                 conductor_tell_half(c, m, index++, rank);

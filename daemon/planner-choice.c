@@ -112,7 +112,8 @@ static uint64_t library_from_bytes(const struct plan_rules *rules, const struct 
 static bool has_size(const struct problem *problem, enum size size, const struct plan_rules *rules) {
         if (size == ANY_SIZE)
                 return true;
-        bool is_large = signature_bytes(problem->signature, problem->entries[0]) >= library_from_bytes(rules, problem);
+        bool is_large = signature_bytes(problem->signature, problem->entries[0]) >=
+                        library_from_bytes(rules, problem);
         return is_large == (size == LARGE);
 }
 

@@ -90,9 +90,11 @@ uint64_t planner_work(const struct problem *problem, uint64_t n_bytes) {
 /* Where there is scratch, a piece takes up to three steps a device, and its round four joins. */
 uint64_t planner_bytes(const struct problem *problem, uint64_t n_bytes) {
         const struct signature *s = problem->signature;
-        uint64_t n_devices = n_scratch(problem), n_ranges = 2ull * problem->n_ranks * (s->n_entries + problem->n_sparse);
-        uint64_t n_steps = kind_has_axis(s->kind) ? n_parts(problem)
-                                                  : n_pieces(s, n_bytes) * (n_devices ? 3 * n_devices + 4 : 1);
+        uint64_t n_devices = n_scratch(problem),
+                 n_ranges = 2ull * problem->n_ranks * (s->n_entries + problem->n_sparse);
+        uint64_t n_steps = kind_has_axis(s->kind)
+                                   ? n_parts(problem)
+                                   : n_pieces(s, n_bytes) * (n_devices ? 3 * n_devices + 4 : 1);
         uint64_t n_operands = 2 * planner_work(problem, n_bytes);
         uint32_t n_dims = s->n_entries ? problem->entries[0][0].n_dims : 0;
         return (n_steps + n_sparse_steps(problem)) * sizeof(struct step) +

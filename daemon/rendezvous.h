@@ -82,9 +82,9 @@ struct half {
         uint64_t prepare;         /* the conductor's: the number under which it is to be kept; 0: it is not */
         struct prepared *prepared; /* the conductor's: what it was started from, whose entries it shares */
         bool is_kept;              /* the conductor's: its entries are those of what was made of it */
-        uint32_t n_seen;          /* entries that rendezvous has looked at */
-        uint64_t n_bytes;         /* of the inputs of these; UINT64_MAX when that cannot be counted */
-        struct sip digest;        /* of these, where there are many in all */
+        uint32_t n_seen;           /* entries that rendezvous has looked at */
+        uint64_t n_bytes;          /* of the inputs of these; UINT64_MAX when that cannot be counted */
+        struct sip digest;         /* of these, where there are many in all */
         uint64_t *marks; /* what the digest was, in short, after each MARK_ENTRIES of them and at last */
         /* Set by rendezvous_submit. */
         uint32_t rank;
@@ -177,11 +177,11 @@ void rendezvous_free(struct rendezvous *r);
 struct join {
         uint64_t session, request;
         uint32_t uid, pid;
-        uint64_t last_epoch; /* that is remembered of a group of this name which has ended; 0: none */
-        bool makes_no_group; /* tuttid is drained: DRAINING where there is none of this name */
-        struct msg_join ask; /* strings may go after the call */
-        struct resume *resume; /* not NULL: no new membership, but one of an epoch under the tuttid before. Taken
-                                  over when the join is OK */
+        uint64_t last_epoch;   /* that is remembered of a group of this name which has ended; 0: none */
+        bool makes_no_group;   /* tuttid is drained: DRAINING where there is none of this name */
+        struct msg_join ask;   /* strings may go after the call */
+        struct resume *resume; /* not NULL: no new membership, but one of an epoch under the tuttid before.
+                                  Taken over when the join is OK */
 };
 
 /* Takes a rank in (uid, secret, job, group), which is made when it is not there. OK: the join waits, and

@@ -254,9 +254,9 @@ static uint64_t last_arrival_ns(const struct meeting *m) {
 }
 
 static struct sample take_sample(const struct meeting *m, const struct half *half) {
-        struct sample sample = { .is_ok = m->status == STATUS_OK,
-                .has_times = m->number != 0,
-                .each_bytes = half->n_bytes };
+        struct sample sample = {
+                .is_ok = m->status == STATUS_OK, .has_times = m->number != 0, .each_bytes = half->n_bytes
+        };
         rankset_for_each (rank, &m->have)
                 sample.bytes += signature_reads(&half->signature, (unsigned int)rank) ? sample.each_bytes : 0;
         if (!sample.is_ok)

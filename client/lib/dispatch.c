@@ -142,8 +142,9 @@ const char *dispatch_reply(struct tutti *t, const struct reply *reply, struct pa
         if (wrong)
                 return wrong;
         if (reply->more)
-                return call->type == CALL_ROWS || call->type == CALL_WORK ? NULL
-                                                                          : "an answer in parts where one was due";
+                return call->type == CALL_ROWS || call->type == CALL_WORK
+                               ? NULL
+                               : "an answer in parts where one was due";
         call_end(t, call, STATUS_OK, NULL);
         return NULL;
 }

@@ -716,10 +716,12 @@ START_TEST(the_corpus_holds_one_packet_of_each_kind) {
 }
 END_TEST
 
-UNIT_MAIN("codec", 30, hello, join, a_join_that_resumes_P9, reports_of_unfinished_requests_P9, registration, requests_of_one_number, rejoin_and_shrink,
-        abort_busy_and_query, what_people_do, starting_and_forgetting, what_this_version_does_not_do_is_known_by_its_type,
-        submissions, every_word_passes, D18_a_submission_without_op_is_a_submission,
-        keys_pass_and_absent_ones_are_known, strings_are_never_null, welcome_joined_and_done,
-        lengths_of_results_at_their_longest_fit_into_one_packet, B4_the_fullest_error_passes_whole_and_fits, a_status_without_error_and_an_error_without_status,
-        result_objects_are_made_released_and_told, signals_are_opened_and_device_memory_is_registered,
-        an_order_that_is_not_known_is_the_plainest, the_corpus_holds_one_packet_of_each_kind)
+UNIT_MAIN("codec", 30, hello, join, a_join_that_resumes_P9, reports_of_unfinished_requests_P9, registration,
+        requests_of_one_number, rejoin_and_shrink, abort_busy_and_query, what_people_do,
+        starting_and_forgetting, what_this_version_does_not_do_is_known_by_its_type, submissions,
+        every_word_passes, D18_a_submission_without_op_is_a_submission, keys_pass_and_absent_ones_are_known,
+        strings_are_never_null, welcome_joined_and_done,
+        lengths_of_results_at_their_longest_fit_into_one_packet, B4_the_fullest_error_passes_whole_and_fits,
+        a_status_without_error_and_an_error_without_status, result_objects_are_made_released_and_told,
+        signals_are_opened_and_device_memory_is_registered, an_order_that_is_not_known_is_the_plainest,
+        the_corpus_holds_one_packet_of_each_kind)

@@ -255,7 +255,8 @@ START_TEST(sparse_values_are_for_host_devices) {
 }
 END_TEST
 
-UNIT_MAIN("planner-choice", 30, sparse_values_are_for_host_devices, TA5_the_links_of_a_DGX_1_choose_hierarchical_copy,
-        on_GPUs_size_links_and_library_decide, on_a_host_it_is_the_pass_in_rank_order_whatever_it_is_called,
-        a_demand_is_met_or_refused, a_wish_of_the_configuration_is_met_or_a_fallback,
-        islands_are_halves_or_what_reaches_each_other, P18_P21_packs_and_rounds_are_work)
+UNIT_MAIN("planner-choice", 30, sparse_values_are_for_host_devices,
+        TA5_the_links_of_a_DGX_1_choose_hierarchical_copy, on_GPUs_size_links_and_library_decide,
+        on_a_host_it_is_the_pass_in_rank_order_whatever_it_is_called, a_demand_is_met_or_refused,
+        a_wish_of_the_configuration_is_met_or_a_fallback, islands_are_halves_or_what_reaches_each_other,
+        P18_P21_packs_and_rounds_are_work)
