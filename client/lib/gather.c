@@ -45,7 +45,7 @@ enum tutti_status tutti_gather_start(
 
 enum tutti_status tutti_gather(struct tutti_group *g, const struct tutti_gather_args *given) {
         struct tutti_gather_args args;
-        struct tutti_work *w;
+        struct tutti_work *w = NULL;
         if (!given || !arguments_copy(&ARGUMENTS(&args), given, given->struct_size))
                 return refuse_args("gather");
         enum tutti_status status = gather(g, &args, &w);
@@ -64,7 +64,7 @@ enum tutti_status tutti_all_gather_start(struct tutti_group *g, const char *key,
 
 enum tutti_status tutti_all_gather(struct tutti_group *g, const char *key, int32_t axis,
         const struct tutti_value *input, const struct tutti_value *output, uint64_t *ret_extent) {
-        struct tutti_work *w;
+        struct tutti_work *w = NULL;
         enum tutti_status status = tutti_all_gather_start(g, key, axis, input, output, NULL, &w);
         return status == TUTTI_OK ? work_finish(w, ret_extent) : status;
 }
@@ -88,7 +88,7 @@ enum tutti_status tutti_reduce_scatter_start(
 }
 
 enum tutti_status tutti_reduce_scatter(struct tutti_group *g, const struct tutti_reduce_scatter_args *args) {
-        struct tutti_work *w;
+        struct tutti_work *w = NULL;
         enum tutti_status status = tutti_reduce_scatter_start(g, args, &w);
         return status == TUTTI_OK ? work_finish(w, NULL) : status;
 }
@@ -118,7 +118,7 @@ enum tutti_status tutti_reduce_over_start(
 }
 
 enum tutti_status tutti_reduce_over(struct tutti_group *g, const struct tutti_reduce_over_args *args) {
-        struct tutti_work *w;
+        struct tutti_work *w = NULL;
         enum tutti_status status = tutti_reduce_over_start(g, args, &w);
         return status == TUTTI_OK ? work_finish(w, NULL) : status;
 }
