@@ -54,7 +54,6 @@ static const struct command *const commands[] = {
         &command_ready,
         &command_quota,
         &command_plan,
-        &command_diag,
         &command_completion,
         &command_version,
         &command_help,
