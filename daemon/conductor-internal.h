@@ -1,7 +1,7 @@
 /* What the files of the conductor share: conductor.c (the turn and the corridor), conductor-requests.c (one
- * packet), conductor-results.c (result objects), conductor-signals.c (signal pages), conductor-devices.c
- * (GPUs), conductor-collective.c (from sealed to told), conductor-queries.c (answers), conductor-rows.c (what
- * is in them), conductor-control.c (what people do). */
+ * packet), conductor-submit.c (halves), conductor-results.c (result objects), conductor-signals.c (signal
+ * pages), conductor-devices.c (GPUs), conductor-collective.c (from sealed to told), conductor-queries.c
+ * (answers), conductor-rows.c (what is in them), conductor-control.c (what people do). */
 #pragma once
 
 #include "base/arena.h"
@@ -101,6 +101,9 @@ void conductor_handle_packet(struct conductor *c, struct session *s, struct pack
 /* Descriptors that nobody took: closed on a thread of their own, since that can block. Who sends more of them
  * than its user may have is ejected. */
 void conductor_close_strangers(struct conductor *c, struct session *s, struct packet *packet);
+/* A part of a submission, or one that is kept: to rendezvous when it is whole. */
+void conductor_handle_submit(struct conductor *c, struct session *s, const struct request *r);
+void conductor_handle_start(struct conductor *c, struct session *s, const struct request *r);
 /* Goes on with a submission that waited for imports. */
 void conductor_handle_held(struct conductor *c, struct session *s);
 /* Gives back what up to *n of a half's entries hold, from the last one on; *n counts down. */
