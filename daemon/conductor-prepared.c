@@ -36,6 +36,7 @@ struct prepared {
 static struct prepared *prepared_find(const struct conductor *c, uint64_t session, uint64_t number) {
         const struct prepared_key key = { session, number };
         struct prepared *p;
+        /* NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult): it loses its way in uthash */
         HASH_FIND(hh, c->prepared, &key, sizeof(key), p);
         return p;
 }
@@ -109,6 +110,7 @@ void conductor_keep_half(struct conductor *c, struct meeting *m, uint32_t rank) 
 /* --- forgetting --- */
 
 static void prepared_forget(struct conductor *c, struct session *s, struct prepared *p) {
+        /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): it loses its way in uthash */
         HASH_DEL(c->prepared, p);
         list_unlink(&p->link);
         s->n_prepared--;

@@ -119,6 +119,11 @@ static const char *take_body(
         return "an answer to nothing";
 }
 
+/* And not of a tuttid that goes on, and only takes no new groups (`tuttictl drain`). */
+static bool is_of_a_stop(const struct reply *reply) {
+        return reply->status == STATUS_DRAINING && (!reply->error || reply->error->field != FIELD_GROUP);
+}
+
 const char *dispatch_reply(struct tutti *t, const struct reply *reply, struct packet *packet) {
         if (reply->request == 0) {
                 if (reply->status == STATUS_OK) /* they would end everything under way with OK */
@@ -132,7 +137,7 @@ const char *dispatch_reply(struct tutti *t, const struct reply *reply, struct pa
         struct call *call = find_call(t, reply->request);
         if (!call) /* nobody waits for it: an unregistration, a handle that was closed */
                 return NULL;
-        if (reply->status == STATUS_DRAINING && reconnect_hold(t, call))
+        if (is_of_a_stop(reply) && reconnect_hold(t, call))
                 return NULL;
         if (reply->status != STATUS_OK) {
                 call_end(t, call, reply->status, failure_of(reply));

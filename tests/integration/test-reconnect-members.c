@@ -468,6 +468,32 @@ START_TEST(M1_who_has_left_is_not_waited_for) {
 }
 END_TEST
 
+/* --- a tuttid that is drained does not end --- */
+
+static void drain_and_go_on(struct replica *me) {
+        struct tutti_group *g, *other;
+        struct floats f;
+        replica_open_again(me, RECONNECT);
+        g = join(me, "here before");
+        floats_init(me->t, &f, 100);
+        floats_meet(g, NULL, &f, 1, 1);
+        expect_status(tutti_admin_drain(me->t), TUTTI_OK);
+        enum tutti_status status = tutti_join(
+                me->t, &TUTTI_JOIN(.group = "new", .job = "test", .rank = 0, .world_size = 1), &other);
+        expect_status(status, TUTTI_DRAINING);
+        floats_meet(g, NULL, &f, 2, 2);
+        expect_status(tutti_admin_undrain(me->t), TUTTI_OK);
+        g = join(me, "new");
+        floats_meet(g, NULL, &f, 3, 3);
+}
+
+START_TEST(P9_a_drained_tuttid_is_not_waited_for) {
+        struct host *h = host_start(NULL);
+        run_replicas(h, 1, drain_and_go_on, NULL);
+        host_stop(h);
+}
+END_TEST
+
 UNIT_MAIN("reconnect-members", 120, M1_who_waits_in_vain_is_told_in_time_and_keeps_its_memory,
         P5_M1_who_died_while_tuttid_was_away_is_lost_to_a_group_that_fails,
         P5_M1_who_died_while_tuttid_was_away_is_missing_in_a_group_that_shrinks,
@@ -476,4 +502,4 @@ UNIT_MAIN("reconnect-members", 120, M1_who_waits_in_vain_is_told_in_time_and_kee
         M1_other_calls_wait_for_tuttid_and_a_restored_group_is_seen,
         M1_the_environment_asks_for_it_in_a_program_that_does_not,
         P6_M1_who_is_busy_is_so_for_the_next_tuttid_too, P9_what_cannot_be_carried_over_is_said,
-        M1_who_has_left_is_not_waited_for)
+        M1_who_has_left_is_not_waited_for, P9_a_drained_tuttid_is_not_waited_for)
