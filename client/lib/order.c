@@ -102,6 +102,7 @@ static bool negotiate(
                 status = ask(t, place, order, &granted, &err);
         while (status == STATUS_BUSY && patience_lasts(&patience));
         CLEANUP_FD int fd = granted.fd;
+        (void)fd; /* the page stays mapped */
         if (status != STATUS_OK)
                 explain(o, err.detail[0] ? err.detail : status_name(status));
         else if (granted.order == order)
