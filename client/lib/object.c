@@ -10,6 +10,7 @@
 #include "lib/arguments.h"
 #include "lib/driver.h"
 #include "lib/group.h"
+#include "lib/patience.h"
 
 /* --- life --- */
 
@@ -198,7 +199,10 @@ enum tutti_status tutti_object_make(
         if (!o)
                 return thread_say(
                         STATUS_NO_MEMORY, FIELD_UNSPECIFIED, "%zu bytes for a handle are needed", sizeof(*o));
-        status = object_ask(g, args, o);
+        struct patience patience = { 0 };
+        do
+                status = object_ask(g, args, o);
+        while (status == TUTTI_BUSY && patience_lasts(&patience));
         if (status == TUTTI_OK)
                 *ret = take_pointer(o);
         return status;
