@@ -57,6 +57,12 @@ static bool expect(const struct chore *out) {
         return true;
 }
 
+/* What fails just now. */
+static struct {
+        const char *call;
+        unsigned int n;
+} struck;
+
 static bool use_memory(struct bench *t, struct chore *in, struct chore *out, struct chore *page) {
         struct plan kernels, library;
         _Atomic uint64_t *words = bench_data(page);
@@ -75,7 +81,7 @@ static bool use_memory(struct bench *t, struct chore *in, struct chore *out, str
         };
         bench_launch(t, &late);
         atomic_store(words, 1);
-        ck_assert_msg(bench_wait(t, &late, 30), "a run does not end");
+        ck_assert_msg(bench_wait(t, &late, 30), "%s: a run does not end (%u)", struck.call, struck.n);
         is_well = late.status == STATUS_OK && expect(&out[0]) && expect(&out[1]);
         is_well &= run_plan(t, &library, &signal) && expect(&out[0]) && expect(&out[1]);
         plan_deinit(&kernels);
@@ -111,6 +117,8 @@ static bool use_backend(struct bench *t) {
 static bool strike_nth(enum fakecuda_fault fault, const char *call, unsigned int n) {
         struct bench t;
         char why[256] = "";
+        struck.call = call;
+        struck.n = n;
         const char *control = getenv("FAKECUDA_CONTROL"); /* of the time before, whose processes it has */
         if (control)
                 (void)!unlink(control);
