@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <getopt.h>
 #include <sched.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -61,6 +62,10 @@ static void work_make(struct work *w, enum verb verb, uint32_t n_values, size_t 
         *w = (struct work){
                 .verb = verb, .n_values = n_values, .counts = counts, .offsets = offsets, .n_elements = end
         };
+}
+
+static void work_deinit(struct work *w) {
+        free((void *)(uintptr_t)w->offsets);
 }
 
 /* Rows of `name dtype AxBxC`, as in data/. */
@@ -312,7 +317,7 @@ static void play_sizes(struct player *p, enum verb verb, const char *sizes) {
                 at += *at == ',';
                 work_make(&w, verb, 1, &count);
                 play(p, &w);
-                free((void *)(uintptr_t)w.offsets);
+                work_deinit(&w);
         }
 }
 
@@ -326,7 +331,7 @@ static void play_batch(struct player *p, const char *path) {
         p->what = name;
         work_make(&w, VERB_BATCH, counts_read(path, counts, 4096), counts);
         play(p, &w);
-        free((void *)(uintptr_t)w.offsets);
+        work_deinit(&w);
         p->what = NULL;
 }
 
@@ -350,7 +355,9 @@ static int play_first(const struct library *library, const char *path) {
         library->run(&w);
         uint64_t now = stage_now_ns();
         const float *result = library->result ? library->result(&w) : NULL;
-        if ((result ? result : out)[0] != (float)n)
+        bool is_right = (result ? result : out)[0] == (float)n;
+        work_deinit(&w);
+        if (!is_right)
                 return 3;
         FILE *f = fopen(path, "ae");
         if (!f)
