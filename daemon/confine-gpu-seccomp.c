@@ -6,6 +6,7 @@
  * What stays, and why: ioctl, mmap and open of anything (/dev/nvidia*, /sys, /dev/shm); threads and their
  * placement; sockets of the Unix and the internet families and the routing netlink, by which NCCL's threads
  * meet over the loopback interface and MPS is reached. */
+#include "confine-filter.h"
 #include "confine.h"
 
 #include <errno.h>
@@ -17,9 +18,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 #include "base/check.h"
-#include "base/cleanup.h"
-
-DEFINE_CLEANUP(void, seccomp_release)
 
 static const int denied[] = {
         /* programs and processes */
@@ -164,18 +162,8 @@ static int refuse_foreign_signals(scmp_filter_ctx filter) {
         return r < 0 ? r : seccomp_rule_add(filter, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(kill), 1, is_foreign);
 }
 
-/* All threads, those of the driver too. */
-static int set_attributes(scmp_filter_ctx filter) {
-        int r = seccomp_attr_set(filter, SCMP_FLTATR_CTL_TSYNC, 1);
-        if (r == 0)
-                r = seccomp_attr_set(filter, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_ERRNO(EPERM));
-        if (r == 0 && seccomp_api_get() >= 3)
-                r = seccomp_attr_set(filter, SCMP_FLTATR_CTL_LOG, 1);
-        return r;
-}
-
-static int make_filter(scmp_filter_ctx filter) {
-        int r = set_attributes(filter);
+static int add_rules(scmp_filter_ctx filter) {
+        int r = 0;
         for (size_t i = 0; r == 0 && i < ARRAY_SIZE(denied); i++)
                 r = seccomp_rule_add(filter, SCMP_ACT_ERRNO(EPERM), denied[i], 0);
         for (size_t i = 0; r == 0 && i < ARRAY_SIZE(refusals); i++)
@@ -184,21 +172,9 @@ static int make_filter(scmp_filter_ctx filter) {
                 r = refuse_families(filter);
         if (r == 0)
                 r = refuse_foreign_signals(filter);
-        /* Its flags lie behind a pointer; without it the C library uses clone. */
-        return r < 0 ? r : seccomp_rule_add(filter, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0);
+        return r;
 }
 
 const char *confine_load_gpu_filter(void) {
-        CLEANUP(seccomp_releasep) void *filter = seccomp_init(SCMP_ACT_ALLOW);
-        errno = 0;
-        if (!filter)
-                return "libseccomp is short of memory";
-        int r = make_filter(filter);
-        if (r < 0) {
-                errno = -r;
-                return "libseccomp cannot make the filter";
-        }
-        r = seccomp_load(filter);
-        errno = -r;
-        return r < 0 ? "the kernel takes no seccomp filter" : NULL;
+        return confine_load(SCMP_ACT_ALLOW, add_rules);
 }

@@ -5,6 +5,7 @@
  * What a call is asked to do can be looked at only in its numbers, not behind its pointers. So open says for
  * what, but not which file; and clone3, whose flags lie behind a pointer, does not exist (ENOSYS), which
  * makes the C library use clone. */
+#include "confine-filter.h"
 #include "confine.h"
 
 #include <errno.h>
@@ -17,13 +18,10 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 #include "base/check.h"
-#include "base/cleanup.h"
 
 #ifndef PR_SET_VMA
 #define PR_SET_VMA 0x53564d41 /* names of mappings, Linux 5.17 */
 #endif
-
-DEFINE_CLEANUP(void, seccomp_release)
 
 static const int calls[] = {
         /* packets and descriptors */
@@ -157,38 +155,15 @@ static int allow_own_signals(scmp_filter_ctx filter) {
         return r < 0 ? r : seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(kill), 1, is_own);
 }
 
-/* A refusal is noted in the audit log, which costs only who is refused. */
-static int set_attributes(scmp_filter_ctx filter) {
-        int r = seccomp_attr_set(filter, SCMP_FLTATR_CTL_TSYNC, 1);
-        if (r == 0)
-                r = seccomp_attr_set(filter, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_ERRNO(EPERM));
-        if (r == 0 && seccomp_api_get() >= 3)
-                r = seccomp_attr_set(filter, SCMP_FLTATR_CTL_LOG, 1);
-        return r;
-}
-
-static int make_filter(scmp_filter_ctx filter) {
-        int r = set_attributes(filter);
-        if (r == 0)
-                r = allow_calls(filter);
+static int add_rules(scmp_filter_ctx filter) {
+        int r = allow_calls(filter);
         if (r == 0)
                 r = allow_conditions(filter);
         if (r == 0)
                 r = allow_own_signals(filter);
-        return r < 0 ? r : seccomp_rule_add(filter, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0);
+        return r;
 }
 
 const char *confine_load_filter(void) {
-        CLEANUP(seccomp_releasep) void *filter = seccomp_init(SCMP_ACT_ERRNO(EPERM));
-        errno = 0;
-        if (!filter)
-                return "libseccomp is short of memory";
-        int r = make_filter(filter);
-        if (r < 0) {
-                errno = -r;
-                return "libseccomp cannot make the filter";
-        }
-        r = seccomp_load(filter);
-        errno = -r;
-        return r < 0 ? "the kernel takes no seccomp filter" : NULL;
+        return confine_load(SCMP_ACT_ERRNO(EPERM), add_rules);
 }

@@ -55,7 +55,7 @@ LIBRARIES = [
     (r'(.*/)?tutti\.pb-c\.h', r'', r'^proto/wire/codec\b'),
     (r'protobuf-c/.*', r'', r'^proto/wire/codec\b'),
     (r'ini\.h', r'', r'^daemon/config\b'),
-    (r'seccomp\.h', r'', r'^(daemon/confine-(gpu-)?seccomp\.c$|tests/)'),
+    (r'seccomp\.h', r'', r'^(daemon/confine-((gpu-)?seccomp\.c|filter\.[ch])$|tests/)'),
     (r'jansson\.h', r'', r'^(client/ctl/|tests/)'),
     (r'microhttpd\.h', r'', r'^client/exporter/'),
     (r'check\.h', r'', r'^tests/'),
