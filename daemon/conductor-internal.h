@@ -27,10 +27,8 @@
 #define ROWS_A_MS      64           /* in the long run */
 #define ROWS_AT_ONCE   256          /* after some silence: an answer of so many is not held up */
 
-#define MAX_PREPARED         64   /* halves that are kept for one session */
-#define MAX_PREPARED_ENTRIES 1024 /* of each */
-#define MAX_REPLAYED         64   /* ranks of a collective whose plan is kept */
-#define MAX_REPLAYED_BYTES   (4u << 20)
+#define MAX_REPLAYED       64 /* ranks of a collective whose plan is kept */
+#define MAX_REPLAYED_BYTES (4u << 20)
 
 /* On which GPUs the values of a sealed collective are, and what these can do just now. */
 struct homes {
@@ -84,7 +82,7 @@ struct conductor {
         struct list dropped;       /* struct half.pool_link: of no meeting any more, and not given back yet */
         struct prepared *prepared; /* kept halves, by session and number */
         struct list forgotten;     /* struct prepared.link: in no use, and not given back yet */
-        uint64_t last_prepared, n_prepared, n_started, n_replayed;
+        uint64_t last_prepared, n_started, n_replayed;
         uint32_t n_running; /* planned or run elsewhere */
         struct arena request_arena, scratch;
         uint8_t in[MAX_PACKET_BYTES], out[MAX_PACKET_BYTES];
@@ -176,6 +174,8 @@ enum status conductor_unprepare(struct conductor *c, struct session *s, uint64_t
 void conductor_unprepare_all(struct conductor *c, struct session *s);
 /* Gives up to *n entries of forgotten ones back, and counts down. Whether there are more. */
 bool conductor_return_prepared(struct conductor *c, uint32_t *n);
+/* How many are kept. */
+uint32_t conductor_n_prepared(const struct conductor *c);
 /* What a Start asks for, to be submitted; where nothing is kept under its number, to be refused with
  * c->error. NULL: memory is short. */
 struct half *conductor_new_start(

@@ -41,6 +41,10 @@ static struct prepared *prepared_find(const struct conductor *c, uint64_t sessio
         return p;
 }
 
+uint32_t conductor_n_prepared(const struct conductor *c) {
+        return HASH_COUNT(c->prepared);
+}
+
 /* --- keeping --- */
 
 /* Dense values, combined as they are or told to all. */
@@ -59,7 +63,7 @@ static bool may_keep(const struct conductor *c, const struct session *s, const s
         const uint32_t n_entries = half->signature.n_entries;
         return half->prepare != 0 && !half->prepared && !half->object && half->device == 0 &&
                !half->signature.options.check_inputs && n_entries > 0 && n_entries <= MAX_PREPARED_ENTRIES &&
-               half->n_checked == n_entries && is_plain(half) && s->n_prepared < MAX_PREPARED &&
+               half->n_checked == n_entries && is_plain(half) && list_length(&s->prepared) < MAX_PREPARED &&
                !prepared_find(c, s->id, half->prepare);
 }
 
@@ -84,7 +88,6 @@ static void prepared_free(struct conductor *c, struct prepared *p) {
                 conductor_put_task(c, p->task);
         rendezvous_half_free(c->house.rendezvous, p->half);
         free(p);
-        c->n_prepared--;
 }
 
 void conductor_keep_half(struct conductor *c, struct meeting *m, uint32_t rank) {
@@ -103,17 +106,14 @@ void conductor_keep_half(struct conductor *c, struct meeting *m, uint32_t rank) 
         }
         m->halves[rank]->is_kept = true;
         list_append(&s->prepared, &p->link);
-        s->n_prepared++;
-        c->n_prepared++;
 }
 
 /* --- forgetting --- */
 
-static void prepared_forget(struct conductor *c, struct session *s, struct prepared *p) {
+static void prepared_forget(struct conductor *c, struct prepared *p) {
         /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): it loses its way in uthash */
         HASH_DEL(c->prepared, p);
         list_unlink(&p->link);
-        s->n_prepared--;
         p->is_forgotten = true;
         if (p->n_uses == 0)
                 list_append(&c->forgotten, &p->link);
@@ -125,13 +125,13 @@ enum status conductor_unprepare(struct conductor *c, struct session *s, uint64_t
         if (!p)
                 return error_set(&c->error, STATUS_NOT_FOUND, FIELD_UNSPECIFIED,
                         "no half is kept under number %llu on this connection", (unsigned long long)number);
-        prepared_forget(c, s, p);
+        prepared_forget(c, p);
         return STATUS_OK;
 }
 
 void conductor_unprepare_all(struct conductor *c, struct session *s) {
         list_for_each_safe (it, tmp, &s->prepared)
-                prepared_forget(c, s, list_entry(it, struct prepared, link));
+                prepared_forget(c, list_entry(it, struct prepared, link));
 }
 
 bool conductor_return_prepared(struct conductor *c, uint32_t *n) {
@@ -214,6 +214,7 @@ struct half *conductor_new_start(
 
 /* --- plans --- */
 
+/* What is measured on GPUs has no say in the plans that are kept. */
 static bool rules_are_equal(const struct plan_rules *a, const struct plan_rules *b) {
         return a->algorithm == b->algorithm && a->library_from_bytes == b->library_from_bytes;
 }

@@ -47,9 +47,8 @@ struct session {
         uint32_t n_assembled;
         uint32_t n_unfinished; /* submissions that rendezvous has: each needs a slot of the status page */
         struct resume *resume; /* what it has told of a membership that it will resume */
-        struct list prepared;  /* struct prepared.link: what it may start again, and how many */
-        uint32_t n_prepared;
-        uint64_t discarded; /* request whose further parts are ignored; 0: none */
+        struct list prepared;  /* struct prepared.link: what it may start again */
+        uint64_t discarded;    /* request whose further parts are ignored; 0: none */
         /* A submission that waits for an import, or whose many entries are looked at in slices; reading
          * stands still. */
         struct half *held;

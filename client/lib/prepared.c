@@ -112,7 +112,7 @@ static void note(
 /* Dense values of registered memory. */
 static bool may_come_again(const struct msg_submit *m, const struct entry *entries) {
         const struct signature *s = &m->signature;
-        if (m->refused != STATUS_OK || s->n_entries == 0 || s->n_entries > MAX_REMEMBERED_ENTRIES ||
+        if (m->refused != STATUS_OK || s->n_entries == 0 || s->n_entries > MAX_PREPARED_ENTRIES ||
                 s->options.check_inputs || s->axes)
                 return false;
         if (s->kind != KIND_REDUCE && s->kind != KIND_BATCH_REDUCE && s->kind != KIND_BROADCAST)

@@ -15,8 +15,8 @@
 
 struct tutti;
 
-#define MAX_REMEMBERED         48   /* fewer than tuttid keeps for one connection */
-#define MAX_REMEMBERED_ENTRIES 1024 /* of each, as tuttid has it */
+/* Fewer than tuttid keeps for one connection. */
+#define MAX_REMEMBERED         (MAX_PREPARED * 3 / 4)
 #define MAX_REMEMBERED_BUFFERS 8
 
 enum remembered_state {

@@ -54,6 +54,13 @@ static inline struct list *list_take_first(struct list *head) {
         return first;
 }
 
+static inline size_t list_length(const struct list *head) {
+        size_t n = 0;
+        for (const struct list *it = head->next; it != head; it = it->next)
+                n++;
+        return n;
+}
+
 /* Moves all nodes of `from` to the end of `to`. */
 static inline void list_splice(struct list *to, struct list *from) {
         if (list_is_empty(from))

@@ -24,6 +24,10 @@
 
 #define STATUS_PAGE_SLOTS 4096
 
+/* Halves that are kept to be started again: of one connection, and entries of each. */
+#define MAX_PREPARED         64
+#define MAX_PREPARED_ENTRIES 1024
+
 #define SIGNAL_SLOTS  4096
 #define SIGNAL_EVENTS 64 /* slots that have events */
 
