@@ -387,6 +387,47 @@ START_TEST(an_index_that_names_no_row_is_refused_for_all_and_nothing_is_written)
 }
 END_TEST
 
+/* The dense entry stands before the sparse one, and is in place: it is not reduced either. */
+static void brings_bad_index_in_batch(struct replica *me) {
+        struct tutti_group *g = join_train(me, TUTTI_FAIL);
+        struct floats a;
+        struct slices in, out;
+        struct tutti_work *w;
+        floats_init(me->t, &a, 300000);
+        floats_fill(&a, 2);
+        slices_init(me->t, &in, F32_I64(2, 1, 10));
+        slices_init(me->t, &out, F32_I64(4, 1, 10));
+        memset(out.rows.data, 0x55, 4 * 4);
+        memset(out.indices.data, 0x55, 4 * 8);
+        fill(&in, (const float[]){ 1, 2 }, (const int64_t[]){ 3, me->rank == 1 ? 10 : 4 });
+        const struct tutti_entry entries[] = { TUTTI_ENTRY(.input = &a.value, .output = &a.value),
+                TUTTI_ENTRY(.input = &in.value, .output = &out.value) };
+        expect_status(tutti_batch_reduce_start(g, NULL, TUTTI_SUM, entries, 2, NULL, &w), TUTTI_OK);
+        expect_work(w, TUTTI_INVALID);
+        const struct tutti_error_info *e = tutti_work_error(w);
+        ck_assert_int_eq(e->field, TUTTI_FIELD_INDICES);
+        ck_assert_int_eq(e->rank, 1);
+        ck_assert_int_eq(e->entry, 1);
+        ck_assert_int_eq(e->outputs_undefined, 0);
+        tutti_work_free(w);
+        floats_expect(&a, 2);
+        for (size_t i = 0; i < 4 * 4; i++)
+                ck_assert_uint_eq(((uint8_t *)out.rows.data)[i], 0x55);
+        for (size_t i = 0; i < 4 * 8; i++)
+                ck_assert_uint_eq(((uint8_t *)out.indices.data)[i], 0x55);
+        slices_set_index(&in, 1, 4);
+        expect_status(tutti_batch_reduce_start(g, NULL, TUTTI_SUM, entries, 2, NULL, &w), TUTTI_OK);
+        expect_work(w, TUTTI_OK);
+        tutti_work_free(w);
+        floats_expect(&a, 4);
+        slices_expect(&out, 4, (const float[]){ 1, 2, 1, 2 }, (const int64_t[]){ 3, 4, 3, 4 });
+}
+
+START_TEST(a_bad_index_in_a_batch_leaves_its_dense_outputs_as_they_were_too) {
+        run_on_devices(2, 2, brings_bad_index_in_batch);
+}
+END_TEST
+
 static void has_no_room(struct replica *me) {
         struct tutti_group *g = join_train(me, TUTTI_FAIL);
         struct slices in, out;
@@ -495,6 +536,7 @@ UNIT_MAIN("sparse", 120, plans_of_sparse_values_can_be_asked_for,
         TC3_a_broadcast_gives_the_roots_rows_and_indices, results_go_to_one_rank_or_into_a_result_object,
         plain_memory_gets_as_many_rows_as_there_are_and_the_rest_is_untouched,
         an_index_that_names_no_row_is_refused_for_all_and_nothing_is_written,
+        a_bad_index_in_a_batch_leaves_its_dense_outputs_as_they_were_too,
         a_result_that_some_output_has_no_room_for_is_refused_for_all,
         TB17_what_differs_is_told_and_dtypes_of_indices_are_not_converted,
         what_is_wrong_by_itself_is_refused_by_its_field)
