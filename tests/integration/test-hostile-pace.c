@@ -135,7 +135,7 @@ static void submit_and_abort(struct attacker *a) {
                 last = raw_barrier(a->peers[1], &a->members[1], key);
         }
         raw_await(a->peers[1], last);
-        raw_await(a->peers[0], raw_query(a->peers[0], WHAT_QUOTA, "", ""));
+        raw_settle(a->peers[0]);
 }
 
 #define PENDING_EACH 1000

@@ -318,6 +318,7 @@ START_TEST(a_number_that_is_not_kept_is_refused_and_the_peers_hear_of_it) {
         pair_open(&p);
         both_keep(&p);
         uint64_t waiting = start(&p, 0, "a", 7);
+        raw_settle(p.r[0]);
         struct reply reply = raw_expect(p.r[1], start(&p, 1, "a", 8), STATUS_NOT_FOUND);
         expect_in(reply.error->detail, "no half is kept under number 8");
         reply = raw_expect(p.r[0], waiting, STATUS_PEER_REFUSED);
@@ -338,6 +339,7 @@ START_TEST(O4_nobody_starts_what_is_anothers) {
         for (uint32_t i = 0; i < 2; i++)
                 raw_expect(p.r[i], sent[i], STATUS_OK);
         uint64_t waiting = start(&p, 0, "a", 7);
+        raw_settle(p.r[0]);
         raw_expect(p.r[1], start(&p, 1, "a", 7), STATUS_NOT_FOUND);
         raw_expect(p.r[1], unprepare(&p, 1, 7), STATUS_NOT_FOUND);
         raw_expect(p.r[0], waiting, STATUS_PEER_REFUSED);

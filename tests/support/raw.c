@@ -264,6 +264,10 @@ uint64_t raw_query(struct raw *r, enum what what, const char *job, const char *g
                 r, &(struct request){ .type = REQUEST_QUERY, .query = { what, job, group, false, 0 } });
 }
 
+void raw_settle(struct raw *r) {
+        raw_await(r, raw_query(r, WHAT_QUOTA, "", ""));
+}
+
 /* --- what it is charged --- */
 
 uint64_t raw_used(struct raw *r, const char *quota) {

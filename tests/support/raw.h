@@ -54,6 +54,9 @@ struct reply raw_await(struct raw *r, uint64_t request);
 struct reply raw_expect(struct raw *r, uint64_t request, enum status status);
 /* The last words have this status, and the connection ends. */
 void raw_expect_ejected(struct raw *r, enum status status);
+/* Waits until what was sent before has been handled: a turn of tuttid's loop may read connections in any
+ * order. What comes before is dropped. */
+void raw_settle(struct raw *r);
 /* Whether nothing comes for so long (scaled). */
 bool raw_is_silent(struct raw *r, double seconds);
 
