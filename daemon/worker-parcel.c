@@ -40,6 +40,7 @@ static uint32_t flags_of(const struct step *s) {
 static void step_out(const struct step *s, struct record_step *ret) {
         *ret = (struct record_step){ .count = s->count,
                 .first_element = s->first_element,
+                .fold_count = s->fold_count,
                 .total_weight = s->total_weight,
                 .kind = s->kind,
                 .device = s->device,
@@ -52,7 +53,9 @@ static void step_out(const struct step *s, struct record_step *ret) {
                 .n_outputs = s->n_outputs,
                 .divisor = s->divisor,
                 .entry = s->entry,
-                .n_dims = s->n_dims };
+                .n_dims = s->n_dims,
+                .n_folds = s->n_folds,
+                .fold_dtype = s->fold_dtype };
         memcpy(ret->shape, s->shape, sizeof(ret->shape));
 }
 
@@ -180,15 +183,24 @@ int worker_assembly_begin(struct worker_assembly *a, const struct worker_run *ru
         return 0;
 }
 
-static int step_in(struct worker_assembly *a, const struct record_step *r) {
-        struct plan *p = &a->plan;
-        uint64_t n_operands = (uint64_t)r->n_inputs + r->n_outputs;
+/* All that a step says of itself. */
+static bool step_is_well(const struct worker_assembly *a, const struct record_step *r) {
+        const struct plan *p = &a->plan;
+        uint64_t n_operands = (uint64_t)r->n_inputs + r->n_outputs,
+                 n_strides = n_operands * r->n_dims + 2 * (uint64_t)r->n_inputs * r->n_folds;
         if (r->kind > STEP_LIBRARY || r->op >= N_OP || r->dtype >= N_DTYPE || r->output_dtype >= N_DTYPE ||
                 r->rounding > ROUNDING_NEAREST || (r->flags & ~RECORD_FLAGS) || r->n_dims > MAX_DIMS ||
+                r->n_folds > MAX_DIMS || r->fold_dtype >= N_DTYPE ||
                 n_operands > a->head.n_operands - p->n_operands ||
-                n_operands * r->n_dims > a->head.n_strides - p->n_strides ||
-                (r->kind != STEP_JOIN &&
-                        (r->dtype == DTYPE_UNSPECIFIED || r->output_dtype == DTYPE_UNSPECIFIED)))
+                n_strides > a->head.n_strides - p->n_strides)
+                return false;
+        return r->kind == STEP_JOIN ||
+               (r->dtype != DTYPE_UNSPECIFIED && r->output_dtype != DTYPE_UNSPECIFIED);
+}
+
+static int step_in(struct worker_assembly *a, const struct record_step *r) {
+        struct plan *p = &a->plan;
+        if (!step_is_well(a, r))
                 return -EPROTO;
         struct step step = { .kind = (enum step_kind)r->kind,
                 .device = r->device,
@@ -207,9 +219,13 @@ static int step_in(struct worker_assembly *a, const struct record_step *r) {
                 .entry = r->entry,
                 .count = r->count,
                 .first_element = r->first_element,
-                .n_dims = r->n_dims };
+                .n_dims = r->n_dims,
+                .fold_count = r->fold_count,
+                .fold_dtype = (enum dtype)r->fold_dtype };
         memcpy(step.shape, r->shape, sizeof(step.shape));
-        return plan_add_step(p, &step) ? 0 : -ENOMEM;
+        if (!plan_add_step(p, &step))
+                return -ENOMEM;
+        return r->n_folds == 0 || plan_add_folds(p, r->n_folds) ? 0 : -ENOMEM;
 }
 
 static struct memory *memory_in(
@@ -258,31 +274,13 @@ static int record_in(
         return -EPROTO;
 }
 
-/* The elements from the first to the last of an operand; false when they cannot be counted. */
-static bool step_extent(const struct step *s, const uint64_t *strides, uint64_t *ret) {
-        *ret = s->count;
-        if (s->n_dims == 0 || s->count == 0)
-                return true;
-        uint64_t last = 0, count = 1;
-        for (uint32_t i = 0; i < s->n_dims; i++) {
-                uint64_t reach;
-                if (s->shape[i] == 0 || __builtin_mul_overflow(s->shape[i] - 1, strides[i], &reach) ||
-                        __builtin_add_overflow(last, reach, &last) ||
-                        __builtin_mul_overflow(count, s->shape[i], &count))
-                        return false;
-        }
-        return count == s->count && !__builtin_add_overflow(last, 1, ret);
-}
-
 /* Within the memory or scratch area that it names. */
 static bool operand_fits(const struct plan *p, const struct step *s, uint32_t i) {
         const struct operand *o = &p->operands[s->first_operand + i];
-        uint64_t extent, bytes, end;
-        uint64_t size = dtype_bytes(i < s->n_inputs ? s->dtype : s->output_dtype);
+        uint64_t bytes, end;
         uint64_t room = o->memory ? o->memory->n_bytes : o->scratch ? p->scratch[o->scratch - 1].n_bytes : 0;
-        return step_extent(s, plan_strides(p, s, i), &extent) &&
-               !__builtin_mul_overflow(extent, size, &bytes) &&
-               !__builtin_add_overflow(o->offset_bytes, bytes, &end) && end <= room;
+        return plan_operand_bytes(p, s, i, &bytes) && !__builtin_add_overflow(o->offset_bytes, bytes, &end) &&
+               end <= room;
 }
 
 static bool plan_fits(const struct plan *p) {

@@ -8,7 +8,7 @@
 #include "worker-records.h"
 
 /* Raised whenever what is said, or what it means, changes. */
-#define WORKER_DIALECT 2
+#define WORKER_DIALECT 3
 
 const char *worker_build(void) {
         static char build[WORKER_BUILD_BYTES];

@@ -16,11 +16,11 @@ struct record_scratch {
 };
 
 struct record_step {
-        uint64_t count, first_element;
+        uint64_t count, first_element, fold_count;
         double total_weight;
         uint64_t shape[MAX_DIMS];
         uint32_t kind, device, op, dtype, output_dtype, rounding, flags;
-        uint32_t n_inputs, n_outputs, divisor, entry, n_dims;
+        uint32_t n_inputs, n_outputs, divisor, entry, n_dims, n_folds, fold_dtype;
 };
 
 #define RECORD_HAS_WEIGHTS    1u

@@ -30,6 +30,15 @@ static void set_up(void) {
                 memories[i] = (struct memory){ .remote = 100 + i, .n_bytes = MEMORY_BYTES };
 }
 
+static void add_folds(struct plan *p, uint32_t n_inputs) {
+        uint64_t *folds = plan_add_folds(p, 2);
+        ck_assert_ptr_nonnull(folds);
+        for (uint32_t i = 0; i < n_inputs; i++)
+                memcpy(folds + (size_t)4 * i, (uint64_t[]){ 1 + i, 2, 5 - i % 5, 7 }, 4 * sizeof(*folds));
+        p->steps[p->n_steps - 1].fold_count = 2 * n_inputs;
+        p->steps[p->n_steps - 1].fold_dtype = DTYPE_F32;
+}
+
 static void add_step(struct plan *p, uint32_t n_inputs, uint32_t n_outputs, uint32_t entry) {
         struct step step = { .kind = STEP_REDUCE,
                 .device = DEVICE_GPU + entry % 3,
@@ -69,6 +78,8 @@ static void add_step(struct plan *p, uint32_t n_inputs, uint32_t n_outputs, uint
                         plan_strides(p, s, i)[1] = 3;
                 }
         }
+        if (entry % 3 == 2)
+                add_folds(p, n_inputs);
 }
 
 static void fill_plan(struct plan *p, uint32_t n_steps, uint32_t n_inputs) {
@@ -124,6 +135,12 @@ static void same_step(const struct plan *a, const struct plan *b, uint32_t i) {
         ck_assert_uint_eq(x->n_bytes, y->n_bytes);
         ck_assert_uint_eq(x->n_dims, y->n_dims);
         ck_assert_mem_eq(x->shape, y->shape, sizeof(x->shape));
+        ck_assert_uint_eq(x->n_folds, y->n_folds);
+        ck_assert_uint_eq(x->fold_count, y->fold_count);
+        ck_assert_int_eq(x->fold_dtype, y->fold_dtype);
+        if (x->n_folds)
+                ck_assert_mem_eq(plan_fold(a, x, 0), plan_fold(b, y, 0),
+                        2 * (size_t)x->n_inputs * x->n_folds * sizeof(uint64_t));
         for (uint32_t k = 0; x->n_dims && k < x->n_inputs + x->n_outputs; k++)
                 ck_assert_mem_eq(plan_strides(a, x, k), plan_strides(b, y, k), x->n_dims * sizeof(uint64_t));
 }
@@ -209,15 +226,15 @@ START_TEST(a_memory_that_is_not_there_is_named) {
 }
 END_TEST
 
-/* An operand that reaches a byte beyond its memory, with and without strides, and one that cannot be counted.
- */
+/* An operand that reaches a byte beyond its memory, with and without strides, ones that cannot be counted,
+ * and axes that reach beyond or have nothing. */
 START_TEST(operands_beyond_their_memory_are_refused) {
-        for (int i = 0; i < 5; i++) {
+        for (int i = 0; i < 7; i++) {
                 struct plan plan;
                 struct worker_assembly a;
                 uint32_t n_packets;
                 set_up();
-                fill_plan(&plan, 2, 2);
+                fill_plan(&plan, 3, 2);
                 struct operand *dense = &plan.operands[1], *strided = &plan.operands[5];
                 uint64_t *strides = plan_strides(&plan, &plan.steps[1], 1);
                 if (i == 0)
@@ -230,6 +247,11 @@ START_TEST(operands_beyond_their_memory_are_refused) {
                         dense->offset_bytes = UINT64_MAX - 3;
                 if (i == 4)
                         plan.steps[0].count = UINT64_MAX / 2;
+                uint64_t *fold = &plan.strides[plan.steps[2].first_fold + 4];
+                if (i == 5)
+                        fold[0] = MEMORY_BYTES;
+                if (i == 6)
+                        fold[0] = 0;
                 const struct worker_parcel parcel = { .ticket = 9, .plan = &plan };
                 worker_assembly_init(&a);
                 ck_assert_int_eq(carry(&parcel, &a, &n_packets), -EPROTO);

@@ -13,21 +13,6 @@ static uint64_t align(uint64_t n) {
 
 /* --- operands --- */
 
-static size_t element_bytes(const struct step *s, uint32_t i) {
-        enum dtype output = s->output_dtype == DTYPE_UNSPECIFIED ? s->dtype : s->output_dtype;
-        return dtype_bytes(i < s->n_inputs ? s->dtype : output);
-}
-
-/* Elements from the first to the last of operand number `i`. */
-static bool extent_of(const struct plan *plan, const struct step *s, uint32_t i, uint64_t *ret) {
-        struct view view;
-        *ret = s->count;
-        if (s->n_dims == 0)
-                return true;
-        view_make(&view, s->n_dims, s->shape, plan_strides(plan, s, i));
-        return view_extent(&view, ret);
-}
-
 uint32_t flight_where(const struct flight *f, const struct operand *o) {
         const struct plan *plan = f->run->plan;
         if (o->scratch)
@@ -53,11 +38,12 @@ static CUdeviceptr base_of(const struct flight *f, const struct operand *o, uint
 static int locate_one(struct cuda *c, struct flight *f, const struct step *s, uint32_t i, uint64_t *ret) {
         const struct operand *o = &f->run->plan->operands[s->first_operand + i];
         const uint32_t where = flight_where(f, o), by = flight_device(c, f, s)->index;
-        uint64_t limit, extent;
+        uint64_t limit, n_bytes;
         CUdeviceptr base = base_of(f, o, &limit);
         struct span span;
-        if (!extent_of(f->run->plan, s, i, &extent) ||
-                !span_make(o->offset_bytes, extent, element_bytes(s, i), limit, &span))
+        if (!plan_operand_bytes(f->run->plan, s, i, &n_bytes) ||
+                o->offset_bytes % dtype_bytes(i < s->n_inputs ? s->dtype : s->output_dtype) ||
+                !span_make(o->offset_bytes, n_bytes, 1, limit, &span))
                 flight_fail(f, STATUS_INTERNAL, "an operand lies outside its buffer");
         else if (i >= s->n_inputs && !o->scratch && !cuda_memory_of(o->memory)->is_writable)
                 flight_fail(f, STATUS_INTERNAL, "an output lies in memory that is for reading");
@@ -142,6 +128,7 @@ static uint64_t table_bytes(const struct step *s) {
                 .n_inputs = s->n_inputs,
                 .n_outputs = s->n_outputs,
                 .n_dims = s->n_dims,
+                .n_folds = s->n_folds,
                 .weights = s->has_weights ? &some : NULL };
         return s->kind == STEP_COPY || s->kind == STEP_REDUCE ? cuda_step_table_bytes(&step) : 0;
 }
@@ -201,13 +188,11 @@ static bool take_scratch(struct cuda *c, struct flight *f) {
 static bool take_stand_in(struct cuda *c, struct flight *f, const struct step *s, uint32_t i) {
         const struct operand *o = &f->run->plan->operands[s->first_operand + i];
         struct stand_in *stand_in = &f->stand_ins[s->first_operand + i];
-        uint64_t extent;
         if (o->scratch || o->memory->path != PATH_MEMFD || cuda_memory_of(o->memory)->is_pinned ||
                 s->count == 0)
                 return true;
-        if (!extent_of(f->run->plan, s, i, &extent))
+        if (!plan_operand_bytes(f->run->plan, s, i, &stand_in->n_bytes))
                 return false;
-        stand_in->n_bytes = extent * element_bytes(s, i);
         stand_in->area = cuda_area_take(c, ON_HOST, stand_in->n_bytes);
         f->has_stand_ins = true;
         return stand_in->area != NULL;
