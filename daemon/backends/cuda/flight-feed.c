@@ -141,6 +141,8 @@ static void describe_step(struct cuda *c, struct flight *f, const struct step *s
                 .n_dims = s->n_dims,
                 .shape = s->shape,
                 .strides = s->n_dims ? plan_strides(plan, s, 0) : NULL,
+                .n_folds = s->n_folds,
+                .folds = s->n_folds ? plan_fold(plan, s, 0) : NULL,
                 .n_multiprocessors = d->n_multiprocessors,
                 .abort = f->is_waiting ? f->host->at + offsetof(struct gate, latched) : 0 };
 }

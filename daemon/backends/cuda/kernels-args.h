@@ -24,7 +24,8 @@ struct cuda_args {
         uint64_t count; /* elements */
         uint64_t abort;
         /* 0, or where the words are: addresses of the inputs, then of the outputs; with weights: those of the
-         * inputs (bits of f64); with n_dims: strides in elements, [n_dims] of each operand. */
+         * inputs (bits of f64); with n_dims: strides in elements, [n_dims] of each operand; with n_folds:
+         * of each input n_folds lengths, then as many strides. */
         uint64_t table;
         uint64_t nonfinite; /* struct cuda_count of each input, or 0 */
         uint64_t sums;      /* uint64_t of each input, added to, or 0 */
@@ -35,6 +36,7 @@ struct cuda_args {
         uint32_t has_weights;
         uint32_t has_vectors; /* all operands are dense and lie on 16-byte borders */
         uint32_t n_dims;
+        uint32_t n_folds;    /* folded: dimensions of each input that are combined, too */
         uint32_t is_product; /* wrapped: of products, not of sums */
         uint64_t shape[CUDA_MAX_DIMS];
         uint64_t words[CUDA_INLINE_WORDS];

@@ -1,7 +1,7 @@
 /* Every kernel by name, once: X(name, how it is made). The second is read by kernels.cu alone. */
 #pragma once
 
-#define CUDA_INTEGER_KERNELS(X, bits)                                                                        \
+#define CUDA_INTEGER_REDUCTIONS(X, bits)                                                                     \
         X(sum_##bits, Sum<uint##bits##_t>)                                                                   \
         X(prod_##bits, Product<uint##bits##_t>)                                                              \
         X(min_u##bits, Least<uint##bits##_t>)                                                                \
@@ -14,38 +14,49 @@
         X(mean_u##bits, RoundedMean<uint##bits##_t>)                                                         \
         X(mean_i##bits, RoundedMean<int##bits##_t>)                                                          \
         X(quotient_u##bits, FloatMean<uint##bits##_t>)                                                       \
-        X(quotient_i##bits, FloatMean<int##bits##_t>)                                                        \
-        X(copy_##bits, Copy<uint##bits##_t>)
+        X(quotient_i##bits, FloatMean<int##bits##_t>)
 
-#define CUDA_FLOAT_KERNELS(X, type)                                                                          \
+#define CUDA_FLOAT_REDUCTIONS(X, type)                                                                       \
         X(sum_##type, Sum<type>)                                                                             \
         X(mean_##type, Mean<type>)                                                                           \
         X(prod_##type, Product<type>)                                                                        \
         X(min_##type, Least<type>)                                                                           \
         X(max_##type, Most<type>)                                                                            \
-        X(weighted_##type, Weighted<type>)                                                                   \
-        X(copy_##type, Copy<type>)
+        X(weighted_##type, Weighted<type>)
 
-#define CUDA_COMPLEX_KERNELS(X, type)                                                                        \
+#define CUDA_COMPLEX_REDUCTIONS(X, type)                                                                     \
         X(sum_##type, Sum<type>)                                                                             \
         X(mean_##type, Mean<type>)                                                                           \
-        X(prod_##type, Product<type>)                                                                        \
-        X(copy_##type, Copy<type>)
+        X(prod_##type, Product<type>)
+
+/* What combines inputs: struct cuda_args. Each is there over axes too. */
+#define CUDA_REDUCTIONS(X)                                                                                   \
+        CUDA_INTEGER_REDUCTIONS(X, 8)                                                                        \
+        CUDA_INTEGER_REDUCTIONS(X, 16)                                                                       \
+        CUDA_INTEGER_REDUCTIONS(X, 32)                                                                       \
+        CUDA_INTEGER_REDUCTIONS(X, 64)                                                                       \
+        CUDA_FLOAT_REDUCTIONS(X, f16)                                                                        \
+        CUDA_FLOAT_REDUCTIONS(X, bf16)                                                                       \
+        CUDA_FLOAT_REDUCTIONS(X, f32)                                                                        \
+        CUDA_FLOAT_REDUCTIONS(X, f64)                                                                        \
+        CUDA_COMPLEX_REDUCTIONS(X, c64)                                                                      \
+        CUDA_COMPLEX_REDUCTIONS(X, c128)                                                                     \
+        X(land_bool, LogicalAnd)                                                                             \
+        X(lor_bool, LogicalOr)
 
 /* What goes over elements: struct cuda_args. */
 #define CUDA_ELEMENT_KERNELS(X)                                                                              \
-        CUDA_INTEGER_KERNELS(X, 8)                                                                           \
-        CUDA_INTEGER_KERNELS(X, 16)                                                                          \
-        CUDA_INTEGER_KERNELS(X, 32)                                                                          \
-        CUDA_INTEGER_KERNELS(X, 64)                                                                          \
-        CUDA_FLOAT_KERNELS(X, f16)                                                                           \
-        CUDA_FLOAT_KERNELS(X, bf16)                                                                          \
-        CUDA_FLOAT_KERNELS(X, f32)                                                                           \
-        CUDA_FLOAT_KERNELS(X, f64)                                                                           \
-        CUDA_COMPLEX_KERNELS(X, c64)                                                                         \
-        CUDA_COMPLEX_KERNELS(X, c128)                                                                        \
-        X(land_bool, LogicalAnd)                                                                             \
-        X(lor_bool, LogicalOr)                                                                               \
+        CUDA_REDUCTIONS(X)                                                                                   \
+        X(copy_8, Copy<uint8_t>)                                                                             \
+        X(copy_16, Copy<uint16_t>)                                                                           \
+        X(copy_32, Copy<uint32_t>)                                                                           \
+        X(copy_64, Copy<uint64_t>)                                                                           \
+        X(copy_f16, Copy<f16>)                                                                               \
+        X(copy_bf16, Copy<bf16>)                                                                             \
+        X(copy_f32, Copy<f32>)                                                                               \
+        X(copy_f64, Copy<f64>)                                                                               \
+        X(copy_c64, Copy<c64>)                                                                               \
+        X(copy_c128, Copy<c128>)                                                                             \
         X(partial_sum_f16, Partial<Sum<f16>>)                                                                \
         X(partial_sum_bf16, Partial<Sum<bf16>>)                                                              \
         X(partial_prod_f16, Partial<Product<f16>>)                                                           \

@@ -15,11 +15,12 @@ _Static_assert(sizeof(struct cuda_args) <= 4096, "a launch's parameters are at m
 
 #define NAME_OF_PAIR(name, ...)                                                                              \
         [CUDA_KERNEL_##name] = "tutti_" #name, [CUDA_KERNEL_checked_##name] = "tutti_checked_" #name,
-#define NAME_OF_ONE(name, ...) [CUDA_KERNEL_##name] = "tutti_" #name,
+#define NAME_OF_FOLD(name, ...) [CUDA_KERNEL_folded_##name] = "tutti_folded_" #name,
+#define NAME_OF_ONE(name, ...)  [CUDA_KERNEL_##name] = "tutti_" #name,
 
 const char *cuda_kernel_name(enum cuda_kernel kernel) {
-        static const char *const names[N_CUDA_KERNELS] = { CUDA_ELEMENT_KERNELS(NAME_OF_PAIR)
-                        CUDA_COUNTING_KERNELS(NAME_OF_ONE) CUDA_OTHER_KERNELS(NAME_OF_ONE) };
+        static const char *const names[N_CUDA_KERNELS] = { CUDA_ELEMENT_KERNELS(NAME_OF_PAIR) CUDA_REDUCTIONS(
+                NAME_OF_FOLD) CUDA_COUNTING_KERNELS(NAME_OF_ONE) CUDA_OTHER_KERNELS(NAME_OF_ONE) };
         CHECK(kernel > CUDA_KERNEL_NONE && kernel < N_CUDA_KERNELS);
         return names[kernel];
 }
@@ -150,6 +151,13 @@ static enum cuda_kernel with_checks(enum cuda_kernel kernel) {
         return kernel + (K(checked_sum_8) - K(sum_8));
 }
 
+/* Both lists begin with the reductions, in one order; behind them come the copies. */
+static enum cuda_kernel over_axes(enum cuda_kernel kernel) {
+        if (kernel < K(sum_8) || kernel >= K(copy_8))
+                return CUDA_KERNEL_NONE;
+        return K(folded_sum_8) + (kernel - K(sum_8)) / (K(prod_8) - K(sum_8));
+}
+
 /* --- how many threads --- */
 
 static void set_grid(struct cuda_launch *l, uint64_t n_blocks, uint32_t n_multiprocessors) {
@@ -170,7 +178,8 @@ static uint32_t n_operands(const struct cuda_step *s) {
 }
 
 static uint64_t n_words(const struct cuda_step *s) {
-        return n_operands(s) + (s->weights ? s->n_inputs : 0) + (uint64_t)n_operands(s) * s->n_dims;
+        return n_operands(s) + (s->weights ? s->n_inputs : 0) + (uint64_t)n_operands(s) * s->n_dims +
+               2 * (uint64_t)s->n_inputs * s->n_folds;
 }
 
 uint64_t cuda_step_table_bytes(const struct cuda_step *s) {
@@ -187,10 +196,13 @@ static void fill_words(const struct cuda_step *s, uint64_t *words) {
         }
         if (s->n_dims)
                 memcpy(words, s->strides, (size_t)n_operands(s) * s->n_dims * sizeof(*words));
+        words += (size_t)n_operands(s) * s->n_dims;
+        if (s->n_folds)
+                memcpy(words, s->folds, 2 * (size_t)s->n_inputs * s->n_folds * sizeof(*words));
 }
 
 static bool has_vectors(const struct cuda_step *s) {
-        if (s->n_dims)
+        if (s->n_dims || s->n_folds)
                 return false;
         for (uint32_t i = 0; i < n_operands(s); i++)
                 if (s->operands[i] % VECTOR_BYTES)
@@ -220,6 +232,7 @@ static void fill_args(const struct cuda_step *s, struct cuda_args *ret) {
                 .has_weights = s->weights != NULL,
                 .has_vectors = has_vectors(s),
                 .n_dims = s->n_dims,
+                .n_folds = s->n_folds,
                 .is_product = s->op == OP_PROD,
         };
         if (s->n_dims)
@@ -231,6 +244,8 @@ static bool is_sound(const struct cuda_step *s) {
         bool is_one = s->work != CUDA_REDUCE;
         if (s->n_inputs < 1 || s->n_inputs > MAX_WORLD || (is_one && s->n_inputs > 1) ||
                 s->n_outputs > MAX_WORLD || s->n_dims > CUDA_MAX_DIMS)
+                return false;
+        if (s->n_folds && (is_one || s->n_folds > CUDA_MAX_DIMS || s->nonfinite || s->sums || s->wrapped))
                 return false;
         if (s->op == OP_MEAN && !is_one)
                 return s->weights ? s->total_weight > 0 : s->divisor > 0;
@@ -257,7 +272,7 @@ static bool wants_wrapped(const struct cuda_step *s) {
 }
 
 int cuda_step_prepare(const struct cuda_step *s, struct cuda_launch ret[CUDA_STEP_LAUNCHES]) {
-        enum cuda_kernel kernel = choose(s);
+        enum cuda_kernel kernel = s->n_folds ? over_axes(choose(s)) : choose(s);
         int n = 0;
         if (kernel == CUDA_KERNEL_NONE || !is_sound(s))
                 return -EINVAL;

@@ -6,6 +6,7 @@
 #include "backends/cuda/kernels-warp.cuh"
 #include "backends/cuda/kernels-pass.cuh"
 #include "backends/cuda/kernels-wide.cuh"
+#include "backends/cuda/kernels-fold.cuh"
 #include "backends/cuda/kernels-memory.cuh"
 
 /* By value and never changed, so that no thread makes a copy of it. */
@@ -22,6 +23,13 @@
                 reduce_with_checks<__VA_ARGS__>(a);                                                          \
         }
 CUDA_ELEMENT_KERNELS(DEFINE_ELEMENT_KERNEL)
+
+#define DEFINE_FOLD_KERNEL(name, ...)                                                                        \
+        extern "C" __global__ void __launch_bounds__(CUDA_BLOCK)                                             \
+                tutti_folded_##name(PARAMETER(cuda_args, a)) {                                               \
+                fold<Long<__VA_ARGS__>>(a);                                                                  \
+        }
+CUDA_REDUCTIONS(DEFINE_FOLD_KERNEL)
 
 /* Looked for before the pass, which may write into an input. */
 template <class T> INLINE void count_wrapped(const cuda_args &a) {

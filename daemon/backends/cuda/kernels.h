@@ -18,13 +18,15 @@
 #include "model/op.h"
 #include "model/rounding.h"
 
-/* Each kernel that goes over elements is there twice: the second looks for NaNs and sums up what it reads. */
+/* Each kernel that goes over elements is there twice: the second looks for NaNs and sums up what it reads. Of
+ * those that combine there is a third, which does so over axes too. */
 #define CUDA_KERNEL_PAIR(name, ...) CUDA_KERNEL_##name, CUDA_KERNEL_checked_##name,
+#define CUDA_KERNEL_FOLD(name, ...) CUDA_KERNEL_folded_##name,
 #define CUDA_KERNEL_ONE(name, ...)  CUDA_KERNEL_##name,
 enum cuda_kernel {
         CUDA_KERNEL_NONE,
-        CUDA_ELEMENT_KERNELS(CUDA_KERNEL_PAIR) CUDA_COUNTING_KERNELS(CUDA_KERNEL_ONE)
-                CUDA_OTHER_KERNELS(CUDA_KERNEL_ONE) N_CUDA_KERNELS
+        CUDA_ELEMENT_KERNELS(CUDA_KERNEL_PAIR) CUDA_REDUCTIONS(CUDA_KERNEL_FOLD)
+                CUDA_COUNTING_KERNELS(CUDA_KERNEL_ONE) CUDA_OTHER_KERNELS(CUDA_KERNEL_ONE) N_CUDA_KERNELS
 };
 
 /* Its name in the module: "tutti_sum_f32". Not of CUDA_KERNEL_NONE. */
@@ -62,6 +64,9 @@ struct cuda_step {
         uint32_t n_dims;
         const uint64_t *shape;   /* [n_dims] */
         const uint64_t *strides; /* in elements, [n_dims] of each operand */
+        /* REDUCE over dimensions of the inputs, too; without checks. */
+        uint32_t n_folds;
+        const uint64_t *folds; /* of each input n_folds lengths, none of them 0, then as many strides */
         /* Addresses in device memory that the device writes, 0: not asked for; all of it zero before. */
         uint64_t nonfinite; /* struct cuda_count [n_inputs]: NaNs and infinities (check_numerics) */
         uint64_t sums;      /* uint64_t [n_inputs]: checksums of what was read (check_inputs) */
