@@ -98,3 +98,24 @@ bool plan_operand_bytes(const struct plan *p, const struct step *s, uint32_t i, 
         *ret = 0;
         return true;
 }
+
+bool plan_is_open(const struct step *s, uint32_t i) {
+        return i >= s->n_inputs &&
+               (s->kind == STEP_SCATTER_ADD || (s->kind == STEP_ORDER && s->stage == ORDER_WRITE));
+}
+
+uint64_t plan_most_rows(const struct step *s) {
+        if (s->kind != STEP_SCATTER_ADD)
+                return s->count;
+        return s->row_elements ? s->count / s->row_elements : 0;
+}
+
+bool plan_rows_bytes(const struct plan *p, const struct step *s, uint32_t i, uint64_t n_rows, uint64_t *ret) {
+        const bool is_index = s->kind != STEP_SCATTER_ADD;
+        uint64_t extent = is_index ? 1 : s->row_elements;
+        *ret = 0;
+        if (n_rows == 0)
+                return true;
+        return reach_on(n_rows, is_index ? 1 : p->operands[s->first_operand + i].row_stride, &extent) &&
+               times(extent, dtype_bytes(s->output_dtype), ret);
+}

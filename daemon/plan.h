@@ -198,6 +198,11 @@ uint64_t *plan_strides(const struct plan *p, const struct step *step, uint32_t o
  * coalesced an output has is known only to the run, and they are not counted. false: beyond 64 bits, or no
  * step of that shape. */
 bool plan_operand_bytes(const struct plan *p, const struct step *step, uint32_t operand, uint64_t *ret);
+/* Whether it is such an output; how many rows it may have, and its bytes with so many of them. */
+bool plan_is_open(const struct step *step, uint32_t operand);
+uint64_t plan_most_rows(const struct step *step);
+bool plan_rows_bytes(
+        const struct plan *p, const struct step *step, uint32_t operand, uint64_t n_rows, uint64_t *ret);
 /* Brings the step that was added last to its normal form, with as few dimensions as can be: those of 1 are
  * dropped, neighbours that run on in every operand are one; none are left where all operands are dense. */
 void plan_simplify_step(struct plan *p);
