@@ -29,6 +29,7 @@ struct layout {
 struct scene {
         const char *n_devices, *peers;
         bool has_host_member;  /* the last one */
+        const char *reducer;   /* all are on the host, and this GPU is to reduce */
         bool is_staged;        /* device memory that libtutti copies */
         bool is_pinned_denied; /* host memory that tuttid-gpu copies */
 };
@@ -39,7 +40,7 @@ struct half {
         struct tutti_buffer *buffer;
         struct layout *at; /* the processor reads and writes the fake's memory */
         struct tutti_value in, in_indices, out, out_indices, dense;
-        bool is_on_gpu;
+        bool has_driver;
 };
 
 /* --- the scene --- */
@@ -69,17 +70,18 @@ static struct tutti_buffer *take_staged(struct tutti *t) {
 
 static void place(struct half *h) {
         const struct scene *s = h->me->arg;
-        h->is_on_gpu = !s->has_host_member || h->me->rank + 1 < h->me->n;
-        if (!h->is_on_gpu) {
-                expect_status(tutti_buffer_alloc(h->me->t, sizeof(struct layout), &h->buffer), TUTTI_OK);
-                return;
+        bool is_on_host = s->reducer || (s->has_host_member && h->me->rank + 1 == h->me->n);
+        h->has_driver = s->reducer || !is_on_host;
+        if (h->has_driver) {
+                gpu_use_device((int)(h->me->rank % (uint32_t)atoi(s->n_devices)));
+                h->buffer = gpu_take_buffer(h->me->t, sizeof(struct layout) / sizeof(float));
         }
-        gpu_use_device((int)(h->me->rank % (uint32_t)atoi(s->n_devices)));
-        h->buffer = gpu_take_buffer(h->me->t, sizeof(struct layout) / sizeof(float));
-        if (s->is_staged) {
+        if (is_on_host || s->is_staged) /* the devices have been tested now, where that matters */
                 tutti_buffer_free(h->buffer);
+        if (is_on_host)
+                expect_status(tutti_buffer_alloc(h->me->t, sizeof(struct layout), &h->buffer), TUTTI_OK);
+        else if (s->is_staged)
                 h->buffer = take_staged(h->me->t);
-        }
 }
 
 static struct tutti_value value_at(const struct half *h, size_t offset, enum tutti_dtype dtype, uint64_t n) {
@@ -124,7 +126,7 @@ static void begin(struct half *h, struct replica *me) {
 
 static void end(struct half *h) {
         expect_status(tutti_barrier(h->g, NULL), TUTTI_OK);
-        if (h->is_on_gpu)
+        if (h->has_driver)
                 gpu_leave(h->me, h->buffer);
         else
                 tutti_buffer_free(h->buffer);
@@ -178,8 +180,9 @@ static void expect_coalesced(const struct half *h) {
 static struct tutti_work *start(struct half *h, int coalesce, void *stream) {
         const struct tutti_entry entries[] = { TUTTI_ENTRY(.input = &h->dense, .output = &h->dense),
                 TUTTI_ENTRY(.input = &h->in, .output = &h->out) };
-        const struct tutti_options options =
-                TUTTI_OPTIONS(.coalesce = coalesce, .has_stream = stream != NULL, .stream = stream);
+        const struct scene *s = h->me->arg;
+        const struct tutti_options options = TUTTI_OPTIONS(.coalesce = coalesce, .has_stream = stream != NULL,
+                .stream = stream, .device = s->reducer);
         struct tutti_work *w;
         expect_status(tutti_batch_reduce_start(h->g, NULL, TUTTI_SUM, entries, 2, &options, &w), TUTTI_OK);
         return w;
@@ -221,6 +224,7 @@ END_TEST
 START_TEST(TB6_the_same_on_gpus_that_reach_each_other_and_with_a_host_member) {
         play(&(struct scene){ .n_devices = "3" }, 4, dense_and_sparse);
         play(&(struct scene){ .n_devices = "2", .has_host_member = true }, 3, dense_and_sparse);
+        play(&(struct scene){ .n_devices = "2", .reducer = "GPU:1" }, 3, dense_and_sparse);
 }
 END_TEST
 
