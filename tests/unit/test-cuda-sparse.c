@@ -359,19 +359,25 @@ END_TEST
 START_TEST(what_is_not_done_has_no_launch) {
         struct cuda_launch l[CUDA_JOIN_LAUNCHES];
         struct cuda_half_rows half = { 0 };
-        uint64_t table[16];
+        uint64_t table[16], output = 0, stride = 1;
         struct cuda_join s = { .op = OP_PROD,
                 .dtype = DTYPE_F32,
                 .n_pairs = 1,
                 .row_elements = 1,
                 .halves = &half,
                 .n_halves = 1,
+                .n_outputs = 1,
+                .outputs = &output,
+                .strides = &stride,
                 .table = table };
         ck_assert_int_eq(cuda_join_prepare(&s, l), -EINVAL);
         s.op = OP_MEAN;
         ck_assert_int_eq(cuda_join_prepare(&s, l), -EINVAL); /* by 0 */
         s.op = OP_SUM;
         ck_assert_int_eq(cuda_join_prepare(&s, l), CUDA_JOIN_LAUNCHES);
+        s.n_outputs = 0;
+        ck_assert_int_eq(cuda_join_prepare(&s, l), -EINVAL);
+        s.n_outputs = 1;
         s.row_elements = UINT64_MAX;
         s.n_pairs = 2;
         ck_assert_int_eq(cuda_join_prepare(&s, l), -EINVAL);

@@ -143,7 +143,7 @@ int cuda_join_prepare(const struct cuda_join *s, struct cuda_launch ret[CUDA_JOI
         enum cuda_kernel kernel =
                 s->dtype < N_DTYPE && s->op < N_OP ? joining[s->dtype][s->op] : CUDA_KERNEL_NONE;
         uint64_t count;
-        if (kernel == CUDA_KERNEL_NONE || s->n_halves == 0 || s->n_halves > MAX_WORLD ||
+        if (kernel == CUDA_KERNEL_NONE || s->n_halves == 0 || s->n_halves > MAX_WORLD || s->n_outputs == 0 ||
                 s->n_outputs > MAX_WORLD || (s->op == OP_MEAN && s->divisor == 0) || s->row_elements == 0 ||
                 __builtin_mul_overflow(s->n_pairs, s->row_elements, &count))
                 return -EINVAL;

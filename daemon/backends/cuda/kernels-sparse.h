@@ -47,9 +47,9 @@ struct cuda_join {
         uint64_t n_pairs, row_elements;      /* >= 1 */
         uint64_t room;                       /* rows that the outputs can have, whatever is found */
         const struct cuda_half_rows *halves; /* [n_halves] */
-        uint32_t n_halves, n_outputs;
-        const uint64_t *outputs, *strides; /* [n_outputs]: addresses; elements from row to row */
-        uint64_t *table;                   /* as of cuda_step, always */
+        uint32_t n_halves, n_outputs;        /* both >= 1 */
+        const uint64_t *outputs, *strides;   /* [n_outputs]: addresses; elements from row to row */
+        uint64_t *table;                     /* as of cuda_step, always */
         uint64_t table_at;
         uint64_t abort;
         uint32_t n_multiprocessors;
