@@ -517,12 +517,12 @@ void conductor_task_done(struct conductor *c, struct task *t) {
         } else if (t->status == STATUS_OK) {
                 conductor_log_findings(m, &t->found);
                 rendezvous_done(c->house.rendezvous, m, STATUS_OK, NULL, c->now_ns);
+        } else if (t->status == STATUS_INVALID) {
+                conductor_refuse_found(c, m, &t->found);
         } else if (t->plan.device >= DEVICE_GPU) {
                 enum status status = conductor_explain_failure(c, m, t);
                 describe_meeting(m, &c->error);
                 rendezvous_done(c->house.rendezvous, m, status, &c->error, c->now_ns);
-        } else if (t->status == STATUS_INVALID) {
-                conductor_refuse_found(c, m, &t->found);
         } else if (t->status == STATUS_NO_MEMORY) {
                 conductor_refuse_scratch(c, m);
         } else {

@@ -43,6 +43,7 @@ enum order_stage {
         ORDER_WRITE,  /* input 0, sorted pairs, input 1, numbers -> each index once, to every output */
 };
 
+#define SCATTER_ORDER    3u /* inputs of SCATTER_ADD behind the rows */
 #define ORDER_BLOCK      1024u
 #define ORDER_PAIR_DTYPE DTYPE_C128 /* as large as one */
 
@@ -193,6 +194,15 @@ uint64_t step_entry_index(const struct step *s, uint64_t i);
 
 /* Strides in elements, [n_dims], of an operand of a step (inputs, then outputs). */
 uint64_t *plan_strides(const struct plan *p, const struct step *step, uint32_t operand);
+/* The bytes from the first to the last of an operand, as far as a plan tells: how many rows that were
+ * coalesced an output has is known only to the run, and they are not counted. false: beyond 64 bits, or no
+ * step of that shape. */
+bool plan_operand_bytes(const struct plan *p, const struct step *step, uint32_t operand, uint64_t *ret);
+/* Whether it is such an output; how many rows it may have, and its bytes with so many of them. */
+bool plan_is_open(const struct step *step, uint32_t operand);
+uint64_t plan_most_rows(const struct step *step);
+bool plan_rows_bytes(
+        const struct plan *p, const struct step *step, uint32_t operand, uint64_t n_rows, uint64_t *ret);
 /* Brings the step that was added last to its normal form, with as few dimensions as can be: those of 1 are
  * dropped, neighbours that run on in every operand are one; none are left where all operands are dense. */
 void plan_simplify_step(struct plan *p);

@@ -40,6 +40,7 @@ static uint32_t flags_of(const struct step *s) {
 static void step_out(const struct step *s, struct record_step *ret) {
         *ret = (struct record_step){ .count = s->count,
                 .first_element = s->first_element,
+                .fold_count = s->fold_count,
                 .total_weight = s->total_weight,
                 .kind = s->kind,
                 .device = s->device,
@@ -52,7 +53,15 @@ static void step_out(const struct step *s, struct record_step *ret) {
                 .n_outputs = s->n_outputs,
                 .divisor = s->divisor,
                 .entry = s->entry,
-                .n_dims = s->n_dims };
+                .n_dims = s->n_dims,
+                .n_folds = s->n_folds,
+                .fold_dtype = s->fold_dtype,
+                .bound = s->bound,
+                .run = s->run,
+                .room = s->room,
+                .row_elements = s->row_elements,
+                .stage = s->stage,
+                .room_rank = s->room_rank };
         memcpy(ret->shape, s->shape, sizeof(ret->shape));
 }
 
@@ -63,6 +72,9 @@ static void operand_out(const struct operand *o, struct record_operand *ret) {
                 .result = o->result,
                 .checksum = o->checksum,
                 .weight = o->weight,
+                .first_row = o->first_row,
+                .n_rows = o->n_rows,
+                .row_stride = o->row_stride,
                 .scratch = o->scratch,
                 .rank = o->rank };
 }
@@ -103,7 +115,8 @@ static void run_out(const struct worker_parcel *p, struct worker_run *ret) {
                 .n_steps = p->plan->n_steps,
                 .n_operands = p->plan->n_operands,
                 .n_strides = p->plan->n_strides,
-                .has_sums = has_sums };
+                .has_sums = has_sums,
+                .n_lengths = p->plan->n_extents ? p->plan->n_extents / p->plan->extents_of_entry : 0 };
 }
 
 bool worker_next_part(const struct worker_parcel *p, struct worker_cursor *c, union worker_packet *ret) {
@@ -170,7 +183,7 @@ int worker_assembly_begin(struct worker_assembly *a, const struct worker_run *ru
         struct plan *p = &a->plan;
         a->signals = array_new(run->n_signals, sizeof(*a->signals));
         p->scratch = array_new(run->n_scratch, sizeof(*p->scratch));
-        if (!a->signals || !p->scratch)
+        if (!a->signals || !p->scratch || (run->n_lengths && plan_make_extents(p, run->n_lengths, 0) < 0))
                 return -ENOMEM;
         p->scratch_capacity = run->n_scratch + 1;
         p->algorithm = "";
@@ -180,15 +193,44 @@ int worker_assembly_begin(struct worker_assembly *a, const struct worker_run *ru
         return 0;
 }
 
+/* Of sparse values: as many operands as it works with, and nothing that cannot be divided by. */
+static bool step_is_formed(const struct worker_assembly *a, const struct record_step *r) {
+        const bool is_one_to_one = r->n_inputs == 1 && r->n_outputs == 1;
+        switch ((enum step_kind)r->kind) {
+        case STEP_INDICES: return is_one_to_one;
+        case STEP_ORDER:
+                if (r->stage == ORDER_WRITE)
+                        return r->n_inputs == 2;
+                return is_one_to_one && (r->stage != ORDER_MERGE || r->run > 0) &&
+                       (r->stage != ORDER_NUMBER || r->entry < a->head.n_lengths);
+        case STEP_SCATTER_ADD:
+                return r->n_inputs > SCATTER_ORDER && r->row_elements > 0 && r->count % r->row_elements == 0;
+        case STEP_COPY:
+        case STEP_REDUCE:
+        case STEP_JOIN:
+        case STEP_LIBRARY: break;
+        }
+        return true;
+}
+
+/* All that a step says of itself. */
+static bool step_is_well(const struct worker_assembly *a, const struct record_step *r) {
+        const struct plan *p = &a->plan;
+        uint64_t n_operands = (uint64_t)r->n_inputs + r->n_outputs,
+                 n_strides = n_operands * r->n_dims + 2 * (uint64_t)r->n_inputs * r->n_folds;
+        if (r->kind > STEP_ORDER || r->stage > ORDER_WRITE || r->op >= N_OP || r->dtype >= N_DTYPE ||
+                r->output_dtype >= N_DTYPE || r->rounding > ROUNDING_NEAREST || (r->flags & ~RECORD_FLAGS) ||
+                r->n_dims > MAX_DIMS || r->n_folds > MAX_DIMS || r->fold_dtype >= N_DTYPE ||
+                n_operands > a->head.n_operands - p->n_operands ||
+                n_strides > a->head.n_strides - p->n_strides)
+                return false;
+        return r->kind == STEP_JOIN || (step_is_formed(a, r) && r->dtype != DTYPE_UNSPECIFIED &&
+                                               r->output_dtype != DTYPE_UNSPECIFIED);
+}
+
 static int step_in(struct worker_assembly *a, const struct record_step *r) {
         struct plan *p = &a->plan;
-        uint64_t n_operands = (uint64_t)r->n_inputs + r->n_outputs;
-        if (r->kind > STEP_LIBRARY || r->op >= N_OP || r->dtype >= N_DTYPE || r->output_dtype >= N_DTYPE ||
-                r->rounding > ROUNDING_NEAREST || (r->flags & ~RECORD_FLAGS) || r->n_dims > MAX_DIMS ||
-                n_operands > a->head.n_operands - p->n_operands ||
-                n_operands * r->n_dims > a->head.n_strides - p->n_strides ||
-                (r->kind != STEP_JOIN &&
-                        (r->dtype == DTYPE_UNSPECIFIED || r->output_dtype == DTYPE_UNSPECIFIED)))
+        if (!step_is_well(a, r))
                 return -EPROTO;
         struct step step = { .kind = (enum step_kind)r->kind,
                 .device = r->device,
@@ -207,9 +249,19 @@ static int step_in(struct worker_assembly *a, const struct record_step *r) {
                 .entry = r->entry,
                 .count = r->count,
                 .first_element = r->first_element,
-                .n_dims = r->n_dims };
+                .n_dims = r->n_dims,
+                .fold_count = r->fold_count,
+                .fold_dtype = (enum dtype)r->fold_dtype,
+                .bound = r->bound,
+                .run = r->run,
+                .room = r->room,
+                .row_elements = r->row_elements,
+                .stage = (enum order_stage)r->stage,
+                .room_rank = r->room_rank };
         memcpy(step.shape, r->shape, sizeof(step.shape));
-        return plan_add_step(p, &step) ? 0 : -ENOMEM;
+        if (!plan_add_step(p, &step))
+                return -ENOMEM;
+        return r->n_folds == 0 || plan_add_folds(p, r->n_folds) ? 0 : -ENOMEM;
 }
 
 static struct memory *memory_in(
@@ -250,6 +302,9 @@ static int record_in(
                         .scratch = o.scratch,
                         .rank = o.rank,
                         .weight = o.weight,
+                        .first_row = o.first_row,
+                        .n_rows = o.n_rows,
+                        .row_stride = o.row_stride,
                         .checksum = o.checksum };
                 return 0;
         case RECORD_STRIDES: memcpy(&a->plan.strides[i], bytes, sizeof(uint64_t)); return 0;
@@ -258,31 +313,24 @@ static int record_in(
         return -EPROTO;
 }
 
-/* The elements from the first to the last of an operand; false when they cannot be counted. */
-static bool step_extent(const struct step *s, const uint64_t *strides, uint64_t *ret) {
-        *ret = s->count;
-        if (s->n_dims == 0 || s->count == 0)
-                return true;
-        uint64_t last = 0, count = 1;
-        for (uint32_t i = 0; i < s->n_dims; i++) {
-                uint64_t reach;
-                if (s->shape[i] == 0 || __builtin_mul_overflow(s->shape[i] - 1, strides[i], &reach) ||
-                        __builtin_add_overflow(last, reach, &last) ||
-                        __builtin_mul_overflow(count, s->shape[i], &count))
-                        return false;
-        }
-        return count == s->count && !__builtin_add_overflow(last, 1, ret);
-}
-
 /* Within the memory or scratch area that it names. */
 static bool operand_fits(const struct plan *p, const struct step *s, uint32_t i) {
         const struct operand *o = &p->operands[s->first_operand + i];
-        uint64_t extent, bytes, end;
-        uint64_t size = dtype_bytes(i < s->n_inputs ? s->dtype : s->output_dtype);
+        uint64_t bytes, end;
         uint64_t room = o->memory ? o->memory->n_bytes : o->scratch ? p->scratch[o->scratch - 1].n_bytes : 0;
-        return step_extent(s, plan_strides(p, s, i), &extent) &&
-               !__builtin_mul_overflow(extent, size, &bytes) &&
-               !__builtin_add_overflow(o->offset_bytes, bytes, &end) && end <= room;
+        return plan_operand_bytes(p, s, i, &bytes) && !__builtin_add_overflow(o->offset_bytes, bytes, &end) &&
+               end <= room;
+}
+
+/* The rows of a step that combines them lie behind one another, those of one rank after those of another. */
+static bool rows_follow(const struct plan *p, const struct step *s) {
+        uint64_t next = 0;
+        for (uint32_t i = 0; i + SCATTER_ORDER < s->n_inputs; i++) {
+                const struct operand *o = &p->operands[s->first_operand + i];
+                if (o->first_row != next || __builtin_add_overflow(next, o->n_rows, &next))
+                        return false;
+        }
+        return next == s->count / s->row_elements;
 }
 
 static bool plan_fits(const struct plan *p) {
@@ -291,6 +339,8 @@ static bool plan_fits(const struct plan *p) {
                 for (uint32_t k = 0; s->kind != STEP_JOIN && k < s->n_inputs + s->n_outputs; k++)
                         if (!operand_fits(p, s, k))
                                 return false;
+                if (s->kind == STEP_SCATTER_ADD && !rows_follow(p, s))
+                        return false;
         }
         return true;
 }

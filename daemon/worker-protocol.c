@@ -8,13 +8,14 @@
 #include "worker-records.h"
 
 /* Raised whenever what is said, or what it means, changes. */
-#define WORKER_DIALECT 2
+#define WORKER_DIALECT 3
 
 const char *worker_build(void) {
         static char build[WORKER_BUILD_BYTES];
         snprintf(build, sizeof(build), "tutti %s, dialect %d.%zu", TUTTI_VERSION, WORKER_DIALECT,
-                sizeof(struct record_step) + sizeof(struct record_operand) + sizeof(struct worker_import) +
-                        sizeof(struct worker_run_done) + sizeof(struct worker_device));
+                sizeof(struct record_step) + sizeof(struct record_operand) + sizeof(struct worker_run) +
+                        sizeof(struct worker_import) + sizeof(struct worker_run_done) +
+                        sizeof(struct worker_device));
         return build;
 }
 
@@ -39,6 +40,10 @@ static size_t sums_bytes(const struct worker_sums *s) {
         return offsetof(struct worker_sums, sums) + (size_t)s->n * sizeof(*s->sums);
 }
 
+static size_t lengths_bytes(const struct worker_lengths *l) {
+        return offsetof(struct worker_lengths, lengths) + (size_t)l->n * sizeof(*l->lengths);
+}
+
 /* Without what comes behind, in those that have a tail. */
 static size_t fixed_bytes(uint32_t verb) {
         static const size_t bytes[] = {
@@ -56,6 +61,7 @@ static size_t fixed_bytes(uint32_t verb) {
                 [WORKER_CHORE_DONE] = sizeof(struct worker_chore_done),
                 [WORKER_RUN_LAUNCHED] = sizeof(struct worker_run_launched),
                 [WORKER_SUMS] = offsetof(struct worker_sums, sums),
+                [WORKER_LENGTHS] = offsetof(struct worker_lengths, lengths),
                 [WORKER_RUN_DONE] = sizeof(struct worker_run_done),
                 [WORKER_PONG] = sizeof(struct worker_ping),
         };
@@ -65,6 +71,8 @@ static size_t fixed_bytes(uint32_t verb) {
 size_t worker_packet_bytes(const union worker_packet *p) {
         if (p->head.verb == WORKER_PART)
                 return part_bytes(&p->part);
+        if (p->head.verb == WORKER_LENGTHS)
+                return lengths_bytes(&p->lengths);
         return p->head.verb == WORKER_SUMS ? sums_bytes(&p->sums) : fixed_bytes(p->head.verb);
 }
 
@@ -92,7 +100,8 @@ static bool run_is_well(const struct worker_run *r) {
         return r->head.ticket != 0 && r->order <= ORDER_LIBRARY && r->has_sums <= 1 && r->is_shared <= 1 &&
                r->chunk_bytes > 0 && r->chunk_bytes % 64 == 0 && r->n_signals <= WORKER_MAX_RECORDS &&
                r->n_scratch <= WORKER_MAX_RECORDS && r->n_steps > 0 && r->n_steps <= WORKER_MAX_RECORDS &&
-               r->n_operands <= WORKER_MAX_RECORDS && r->n_strides <= WORKER_MAX_RECORDS;
+               r->n_operands <= WORKER_MAX_RECORDS && r->n_strides <= WORKER_MAX_RECORDS &&
+               r->n_lengths <= WORKER_MAX_RECORDS;
 }
 
 static bool part_is_well(const struct worker_part *p) {
@@ -131,10 +140,17 @@ static bool said_by_tuttid_is_well(const union worker_packet *p) {
         case WORKER_CHORE_DONE:
         case WORKER_RUN_LAUNCHED:
         case WORKER_SUMS:
+        case WORKER_LENGTHS:
         case WORKER_RUN_DONE:
         case WORKER_PONG: break;
         }
         return false;
+}
+
+/* What forbids a run is all that can be wrong with what clients have brought. */
+static bool run_done_is_well(const struct worker_run_done *d) {
+        return d->status < N_STATUS && is_text(d->why, sizeof(d->why)) &&
+               (d->status != STATUS_INVALID || findings_forbid(&d->found));
 }
 
 static bool said_by_gpu_is_well(const union worker_packet *p) {
@@ -149,8 +165,8 @@ static bool said_by_gpu_is_well(const union worker_packet *p) {
                 return p->chore_done.status < N_STATUS &&
                        is_text(p->chore_done.why, sizeof(p->chore_done.why));
         case WORKER_SUMS: return p->sums.n <= WORKER_SUMS_A_PART;
-        case WORKER_RUN_DONE:
-                return p->run_done.status < N_STATUS && is_text(p->run_done.why, sizeof(p->run_done.why));
+        case WORKER_LENGTHS: return p->lengths.n <= WORKER_LENGTHS_A_PART;
+        case WORKER_RUN_DONE: return run_done_is_well(&p->run_done);
         case WORKER_READY:
         case WORKER_RUN_LAUNCHED:
         case WORKER_PONG: return true;

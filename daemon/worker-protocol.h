@@ -29,12 +29,13 @@
 #include "plan.h"
 #include "wire/channel.h"
 
-#define WORKER_BUILD_BYTES 64
-#define WORKER_WHY_BYTES   160
-#define WORKER_TEXT_BYTES  512
-#define WORKER_MAX_RECORDS (UINT32_C(1) << 23) /* of one kind in a plan */
-#define WORKER_PART_BYTES  (MAX_PACKET_BYTES - 64)
-#define WORKER_SUMS_A_PART 4096
+#define WORKER_BUILD_BYTES    64
+#define WORKER_WHY_BYTES      160
+#define WORKER_TEXT_BYTES     512
+#define WORKER_MAX_RECORDS    (UINT32_C(1) << 23) /* of one kind in a plan */
+#define WORKER_PART_BYTES     (MAX_PACKET_BYTES - 64)
+#define WORKER_SUMS_A_PART    4096
+#define WORKER_LENGTHS_A_PART 2048
 
 enum worker_verb {
         /* tuttid's */
@@ -53,6 +54,7 @@ enum worker_verb {
         WORKER_CHORE_DONE,
         WORKER_RUN_LAUNCHED,
         WORKER_SUMS,
+        WORKER_LENGTHS,
         WORKER_RUN_DONE,
         WORKER_PONG,
 };
@@ -103,6 +105,8 @@ struct worker_run {
         uint32_t device, order;
         uint32_t n_signals, n_scratch, n_steps, n_operands, n_strides, has_sums;
         uint32_t user, is_shared; /* there are other users as well */
+        uint32_t n_lengths;       /* entries, where the lengths of results are told */
+        uint32_t reserved;
 };
 
 enum worker_record {
@@ -169,6 +173,17 @@ struct worker_sums {
         uint64_t sums[WORKER_SUMS_A_PART];
 };
 
+/* How many rows the results have that only the run could tell, by the steps that have counted them, before
+ * RUN_DONE. */
+struct worker_lengths {
+        struct worker_head head;
+        uint32_t n, reserved;
+        struct worker_length {
+                uint32_t step, reserved;
+                uint64_t n_rows;
+        } lengths[WORKER_LENGTHS_A_PART];
+};
+
 struct worker_run_done {
         struct worker_head head;
         uint32_t status, late_signal;
@@ -192,6 +207,7 @@ union worker_packet {
         struct worker_chore_done chore_done;
         struct worker_run_launched run_launched;
         struct worker_sums sums;
+        struct worker_lengths lengths;
         struct worker_run_done run_done;
         uint8_t bytes[MAX_PACKET_BYTES];
 };

@@ -16,11 +16,12 @@ struct record_scratch {
 };
 
 struct record_step {
-        uint64_t count, first_element;
+        uint64_t count, first_element, fold_count;
+        uint64_t bound, run, room, row_elements;
         double total_weight;
         uint64_t shape[MAX_DIMS];
         uint32_t kind, device, op, dtype, output_dtype, rounding, flags;
-        uint32_t n_inputs, n_outputs, divisor, entry, n_dims;
+        uint32_t n_inputs, n_outputs, divisor, entry, n_dims, n_folds, fold_dtype, stage, room_rank;
 };
 
 #define RECORD_HAS_WEIGHTS    1u
@@ -33,6 +34,7 @@ struct record_operand {
         uint64_t memory; /* its number; 0: scratch, or nothing */
         uint64_t offset_bytes, buffer, result, checksum;
         double weight;
+        uint64_t first_row, n_rows, row_stride;
         uint32_t scratch, rank;
 };
 

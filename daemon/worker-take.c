@@ -84,6 +84,27 @@ static void take_sums(struct workers *w, const struct worker_sums *s) {
                 t->plan.sums[s->first + i] = s->sums[i];
 }
 
+/* No more than have come in, and than every output has room for. */
+static bool length_is_well(const struct plan *p, const struct worker_length *l) {
+        const struct step *s = l->step < p->n_steps ? &p->steps[l->step] : NULL;
+        return s && s->kind == STEP_ORDER && s->stage == ORDER_NUMBER && l->n_rows <= s->room &&
+               l->n_rows <= s->bound * ORDER_BLOCK;
+}
+
+static void take_lengths(struct workers *w, const struct worker_lengths *l) {
+        struct task *t = workers_find_seat(w, l->head.ticket);
+        bool is_well = t != NULL;
+        for (uint32_t i = 0; is_well && i < l->n; i++) {
+                is_well = length_is_well(&t->plan, &l->lengths[i]);
+                if (is_well)
+                        plan_extents(&t->plan,
+                                t->plan.steps[l->lengths[i].step].entry)[t->plan.extents_of_entry - 1] =
+                                l->lengths[i].n_rows;
+        }
+        if (!is_well)
+                workers_lose(w, "it told lengths that cannot be");
+}
+
 static void take_run_launched(struct workers *w, const struct worker_run_launched *l) {
         struct task *t = workers_find_seat(w, l->head.ticket);
         if (!t || !workers_is_out(w, t) || !list_is_empty(&t->launched_link)) {
@@ -116,7 +137,7 @@ static void take_run_done(struct workers *w, const struct worker_run_done *d) {
 /* Before it is ready it says nothing of work. */
 static bool is_in_time(const struct workers *w, uint32_t verb) {
         if (verb == WORKER_CHORE_DONE || verb == WORKER_RUN_LAUNCHED || verb == WORKER_SUMS ||
-                verb == WORKER_RUN_DONE)
+                verb == WORKER_LENGTHS || verb == WORKER_RUN_DONE)
                 return w->state == WORKER_SERVING;
         if (verb == WORKER_DEVICE || verb == WORKER_READY)
                 return w->state == WORKER_TESTING;
@@ -137,6 +158,7 @@ static void take_packet(struct workers *w, const union worker_packet *p, int *fd
         case WORKER_CHORE_DONE: workers_answer(w, &p->chore_done, fd); return;
         case WORKER_RUN_LAUNCHED: take_run_launched(w, &p->run_launched); return;
         case WORKER_SUMS: take_sums(w, &p->sums); return;
+        case WORKER_LENGTHS: take_lengths(w, &p->lengths); return;
         case WORKER_RUN_DONE: take_run_done(w, &p->run_done); return;
         case WORKER_PONG:
         case WORKER_SETTINGS:

@@ -2,11 +2,6 @@
 #include <string.h>
 #include "lib/draft.h"
 
-static enum status refuse_device(struct draft *d, const char *what) {
-        return refuse(d->err, STATUS_UNSUPPORTED, FIELD_LAYOUT,
-                "the %s is sparse and in device memory, which is not done; bring it in host memory", what);
-}
-
 /* d->indices: one number for each row. */
 static enum status take_indices(struct draft *d, const char *what, const struct tutti_value *rows) {
         enum status status = draft_take_value(d, what, rows->indices, &d->indices);
@@ -26,8 +21,6 @@ static enum status take_indices(struct draft *d, const char *what, const struct 
                 return refuse(d->err, STATUS_UNSUPPORTED, FIELD_STRIDES,
                         "the %s have a stride; indices lie one behind the other", what);
         d->indices.has_strides = 0;
-        if ((rows->buffer && device_of(rows->buffer)) || (v->buffer && device_of(v->buffer)))
-                return refuse_device(d, what);
         return STATUS_OK;
 }
 

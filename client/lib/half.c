@@ -174,7 +174,7 @@ static enum status note_device(
                 .offset_bytes = v->offset,
                 .element_bytes = dtype_bytes((enum dtype)v->dtype),
                 .lie = open_view_of(d, place, v, view),
-                .is_output = place == &d->entry->output };
+                .is_output = place == &d->entry->output || place == &d->entry->sparse.output_indices };
         if (!m || d->half->is_checked)
                 return STATUS_OK;
         enum status status = device_check(v->buffer, d->err);

@@ -130,8 +130,9 @@ static const char *one_device_unfit(const struct problem *problem) {
         switch (s->kind) {
         case KIND_REDUCE:
         case KIND_BATCH_REDUCE:
-                if (s->axes && problem->homes)
-                        return "GPUs have no kernel that reduces over axes";
+                if (s->axes && !problem_is_near(problem, problem_worker(problem)))
+                        return "over axes one device reads all values where they lie, and there is none "
+                               "that reaches all of these GPUs";
                 break;
         case KIND_BARRIER: break;
         case KIND_BROADCAST:

@@ -91,11 +91,14 @@ enum status sparse_check(const struct problem *problem, struct error *err) {
         enum status status = STATUS_OK;
         if (problem->n_sparse == 0)
                 return STATUS_OK;
-        if (problem->homes || problem_worker(problem) >= DEVICE_GPU) {
+        if (!problem_is_near(problem, problem_worker(problem))) {
                 error_init(err, STATUS_UNSUPPORTED);
                 return error_set(err, STATUS_UNSUPPORTED, FIELD_LAYOUT,
-                        "sparse values are reduced by host devices alone; bring all of this collective in "
-                        "host memory, and name no GPU to reduce it");
+                        "sparse values are done by one device that reads all of them where they lie, and "
+                        "there "
+                        "is none that reaches all of these GPUs; bring them on GPUs with peer access, or in "
+                        "host "
+                        "memory");
         }
         for (uint32_t e = 0; status == STATUS_OK && e < problem->signature->n_entries; e++)
                 if (problem->entries[0][e].layout == LAYOUT_SPARSE)
@@ -449,7 +452,7 @@ static int combine(const struct problem *problem, const struct sparse_entry *se,
                 .dtype = entry->dtype,
                 .divisor = is_mean(problem) ? problem->divisor : 0,
                 .entry = se->entry,
-                .n_inputs = problem->n_ranks + 3,
+                .n_inputs = problem->n_ranks + SCATTER_ORDER,
                 .n_outputs = count_outputs(problem, se->entry),
                 .row_elements = entry_row_elements(entry) };
         step.count = se->n_rows * step.row_elements;

@@ -11,8 +11,8 @@
 struct sparse_work;
 
 /* What only all halves together tell: whether the results fit into the outputs, as far as that is known
- * before the indices are; INVALID with field SIZE, rank and entry, LIMIT, or UNSUPPORTED on GPUs. *err is
- * written on failure alone. */
+ * before the indices are; INVALID with field SIZE, rank and entry, LIMIT, or UNSUPPORTED on GPUs that
+ * do not reach each other. *err is written on failure alone. */
 enum status sparse_check(const struct problem *problem, struct error *err) MUST_USE;
 
 /* Begins a plan whose device is set: all phases before the one that writes. *ret is NULL where nothing is

@@ -135,10 +135,36 @@ static void tell_sums(struct gpu *g, const struct gpu_task *t) {
         }
 }
 
+static void say_lengths(struct gpu *g, const struct gpu_task *t) {
+        g->out.head = (struct worker_head){ .verb = WORKER_LENGTHS, .ticket = t->ticket };
+        gpu_say(g, -1);
+        g->out.lengths.n = 0;
+}
+
+static void tell_lengths(struct gpu *g, const struct gpu_task *t) {
+        const struct plan *p = t->run.plan;
+        struct worker_lengths *l = &g->out.lengths;
+        l->n = l->reserved = 0;
+        for (uint32_t i = 0; i < p->n_steps; i++) {
+                const struct step *s = &p->steps[i];
+                if (s->kind != STEP_ORDER || s->stage != ORDER_NUMBER)
+                        continue;
+                l->lengths[l->n++] =
+                        (struct worker_length){ .step = i, .n_rows = *plan_extents(p, s->entry) };
+                if (l->n < WORKER_LENGTHS_A_PART)
+                        continue;
+                say_lengths(g, t);
+        }
+        if (l->n > 0)
+                say_lengths(g, t);
+}
+
 static void tell_run(struct gpu *g, const struct gpu_task *t) {
         const struct run *r = &t->run;
-        if (r->status == STATUS_OK)
+        if (r->status == STATUS_OK) {
                 tell_sums(g, t);
+                tell_lengths(g, t);
+        }
         g->out.run_done = (struct worker_run_done){ .head = { .verb = WORKER_RUN_DONE, .ticket = t->ticket },
                 .status = r->status,
                 .late_signal = r->late_signal,

@@ -142,6 +142,7 @@ static void obey(struct gpu *g, int *fd, gpu_backend_maker *maker) {
         case WORKER_CHORE_DONE:
         case WORKER_RUN_LAUNCHED:
         case WORKER_SUMS:
+        case WORKER_LENGTHS:
         case WORKER_RUN_DONE:
         case WORKER_PONG: break;
         }

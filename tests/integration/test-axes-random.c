@@ -11,7 +11,7 @@
 #include <tutti/axes.h>
 #include "meeting.h"
 #include "oracle.h"
-#include "replica.h"
+#include "place.h"
 #include "unit.h"
 
 #define MOST_RANKS  16
@@ -635,7 +635,7 @@ static void play_all(struct replica *me) {
         const struct tour *tour = me->arg;
         struct bench b = { .me = me };
         b.group = replica_join_group(me, &TUTTI_JOIN(.group = "train", .default_timeout = 60));
-        expect_status(tutti_buffer_alloc(me->t, ARENA_BYTES + 64, &b.buffer), TUTTI_OK);
+        b.buffer = place_alloc(me, ARENA_BYTES + 64);
         b.memory[0] = tutti_buffer_data(b.buffer);
         b.memory[1] = make_array(ARENA_BYTES + 64);
         for (uint32_t a = 0; a < 2; a++)
@@ -645,6 +645,8 @@ static void play_all(struct replica *me) {
         for (uint32_t a = 0; a < 2; a++)
                 free(b.expected[a]);
         free(b.memory[1]);
+        tutti_buffer_free(b.buffer);
+        place_leave(me);
 }
 
 static void play_on(uint64_t number, const char *const *args) {
@@ -656,12 +658,12 @@ static void play_on(uint64_t number, const char *const *args) {
         printf("# %llu cases for each of %zu world sizes, TUTTI_TEST_SEED=%llu\n",
                 (unsigned long long)tour->n_cases, ARRAY_SIZE(worlds),
                 (unsigned long long)(tour->first_seed / 1000000));
-        struct host *h = host_start(args);
+        struct host *h = place_start((uint32_t)number - 1, args);
         for (size_t i = 0; i < ARRAY_SIZE(worlds); i++) {
                 run_replicas(h, worlds[i], play_all, tour);
                 host_expect_counters_zero(h);
         }
-        host_stop(h);
+        place_stop(h);
 }
 
 START_TEST(TB10_P10_P14_random_collectives_along_axes_by_one_device) {
@@ -674,5 +676,11 @@ START_TEST(TB10_P10_P14_random_collectives_along_axes_in_small_chunks_by_eight_d
 }
 END_TEST
 
-UNIT_MAIN("axes-random", 120, TB10_P10_P14_random_collectives_along_axes_by_one_device,
-        TB10_P10_P14_random_collectives_along_axes_in_small_chunks_by_eight_devices)
+START_TEST(TB10_P10_P14_random_collectives_along_axes_with_members_of_two_kinds) {
+        play_on(3, (const char *[]){ "--set", "cpu.chunk=4KiB", "--set", "cpu.devices=2", NULL });
+}
+END_TEST
+
+UNIT_MAIN("axes-random", 170, TB10_P10_P14_random_collectives_along_axes_by_one_device,
+        TB10_P10_P14_random_collectives_along_axes_in_small_chunks_by_eight_devices,
+        TB10_P10_P14_random_collectives_along_axes_with_members_of_two_kinds)

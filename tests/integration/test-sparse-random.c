@@ -10,6 +10,7 @@
 #include <string.h>
 #include "meeting.h"
 #include "oracle.h"
+#include "place.h"
 
 #define MOST_RANKS 16
 #define MOST_ROWS  6000 /* of all replicas */
@@ -181,9 +182,14 @@ struct side {
         uint64_t row_stride, stride;
 };
 
-static void side_init(struct tutti *t, struct side *s) {
-        expect_status(tutti_buffer_alloc(t, ROOM_BYTES, &s->rows), TUTTI_OK);
-        expect_status(tutti_buffer_alloc(t, (size_t)MOST_ROWS * 16, &s->indices), TUTTI_OK);
+static void side_init(struct replica *me, struct side *s) {
+        s->rows = place_alloc(me, ROOM_BYTES);
+        s->indices = place_alloc(me, (size_t)MOST_ROWS * 16);
+}
+
+static void side_deinit(struct side *s) {
+        tutti_buffer_free(s->rows);
+        tutti_buffer_free(s->indices);
 }
 
 static void side_shape(
@@ -322,23 +328,26 @@ static void play_all(struct replica *me) {
         struct world w;
         world_init(&w, me->n);
         for (int i = 0; i < 2; i++)
-                side_init(me->t, &sides[i]);
+                side_init(me, &sides[i]);
         for (uint64_t i = 0; i < N_CASES; i++) {
                 struct test_case c;
                 roll_case(&d, me->n, &c);
                 play(me, g, &c, sides, &w, i);
         }
         world_deinit(&w);
+        for (int i = 0; i < 2; i++)
+                side_deinit(&sides[i]);
+        place_leave(me);
 }
 
 static void play_on(uint32_t n_devices, uint32_t n, const char *chunk) {
         char devices[32];
         snprintf(devices, sizeof(devices), "cpu.devices=%u", n_devices);
         board_init();
-        struct host *h = host_start((const char *[]){ "--set", devices, "--set", chunk, NULL });
+        struct host *h = place_start(n_devices, (const char *[]){ "--set", devices, "--set", chunk, NULL });
         run_replicas(h, n, play_all, NULL);
         host_expect_counters_zero(h);
-        host_stop(h);
+        place_stop(h);
 }
 
 START_TEST(few_replicas_on_1_to_4_devices) {

@@ -14,8 +14,10 @@ ROUNDED = re.compile(r'\b(add|sub|mul|div)\.rn\.f(32|64)\b')
 LIST = """
 #include "backends/cuda/kernels-list.h"
 #define PAIR(name, ...) tutti_##name tutti_checked_##name
+#define FOLD(name, ...) tutti_folded_##name
+#define ROW(name, ...) tutti_joined_##name
 #define ONE(name, ...) tutti_##name
-CUDA_ELEMENT_KERNELS(PAIR) CUDA_COUNTING_KERNELS(ONE) CUDA_OTHER_KERNELS(ONE)
+CUDA_ELEMENT_KERNELS(PAIR) CUDA_REDUCTIONS(FOLD) CUDA_ROW_KERNELS(ROW) CUDA_COUNTING_KERNELS(ONE) CUDA_OTHER_KERNELS(ONE)
 """
 
 

@@ -1,4 +1,4 @@
-/* Packs, rows by their indices, the self-test's pattern, and how launches are prepared. */
+/* Packs, the two levels of a sum, the self-test's pattern, and how launches are prepared. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -89,108 +89,6 @@ START_TEST(an_empty_piece_is_refused) {
 }
 END_TEST
 
-/* --- rows --- */
-
-#define N_ROWS       37
-#define N_COLUMNS    19
-#define N_TABLE_ROWS 11
-#define N_RANKS      3
-
-struct slices {
-        uint8_t rows[N_RANKS][N_ROWS * N_COLUMNS * 16] __attribute__((aligned(16)));
-        int64_t indices[N_RANKS][N_ROWS];
-        int32_t narrow[N_RANKS][N_ROWS];
-        uint8_t sums[N_TABLE_ROWS * N_COLUMNS * 16] __attribute__((aligned(16)));
-        uint8_t got[N_TABLE_ROWS * N_COLUMNS * 16] __attribute__((aligned(16)));
-        struct cuda_count beyond;
-};
-
-static struct slices sparse;
-
-static void fill_sparse(enum dtype dtype) {
-        memset(&sparse, 0, sizeof(sparse));
-        for (uint32_t r = 0; r < N_RANKS; r++) {
-                oracle_fill(dtype, sparse.rows[r], N_ROWS * N_COLUMNS, dtype * 10 + r);
-                for (int i = 0; i < N_ROWS; i++) {
-                        sparse.indices[r][i] =
-                                (int64_t)pick(N_TABLE_ROWS - 1); /* the last row is never hit */
-                        sparse.narrow[r][i] = (int32_t)sparse.indices[r][i];
-                }
-        }
-}
-
-static void scatter_add(enum dtype dtype, bool is_narrow) {
-        for (uint32_t r = 0; r < N_RANKS; r++) {
-                struct cuda_launch l;
-                const struct cuda_rows rows = { .dtype = dtype,
-                        .index_dtype = is_narrow ? DTYPE_I32 : DTYPE_I64,
-                        .table = address_of(sparse.sums),
-                        .rows = address_of(sparse.rows[r]),
-                        .indices = is_narrow ? address_of(sparse.narrow[r]) : address_of(sparse.indices[r]),
-                        .beyond = address_of(&sparse.beyond),
-                        .first_row = (uint64_t)r * N_ROWS,
-                        .n_table_rows = N_TABLE_ROWS,
-                        .n_columns = N_COLUMNS,
-                        .n_rows = N_ROWS,
-                        .n_multiprocessors = r + 1 };
-                ck_assert_int_eq(cuda_scatter_add_prepare(&rows, &l), 0);
-                run_launch(&l);
-        }
-}
-
-static void finish(enum op op, enum dtype dtype) {
-        uint64_t operands[] = { address_of(sparse.sums), address_of(sparse.got) };
-        struct cuda_step s = { .work = CUDA_FINISH,
-                .op = op,
-                .dtype = dtype,
-                .output_dtype = dtype,
-                .divisor = N_RANKS,
-                .count = N_TABLE_ROWS * N_COLUMNS,
-                .n_inputs = 1,
-                .n_outputs = 1,
-                .operands = operands,
-                .n_multiprocessors = 1 };
-        run_step(&s);
-}
-
-/* An element of the table as the oracle makes it: 0 and then all that goes there, in order. */
-static void expect_element(enum op op, enum dtype dtype, uint32_t row, uint32_t column, void *ret) {
-        static const uint8_t zero[16];
-        const void *inputs[1 + N_RANKS * N_ROWS] = { zero };
-        uint32_t n = 1;
-        for (uint32_t r = 0; r < N_RANKS; r++)
-                for (uint32_t i = 0; i < N_ROWS; i++)
-                        if (sparse.indices[r][i] == row)
-                                inputs[n++] = sparse.rows[r] + (i * N_COLUMNS + column) * dtype_bytes(dtype);
-        oracle_reduce(op, dtype, inputs, n, ret, 1, N_RANKS);
-}
-
-static void check_table(enum op op, enum dtype dtype) {
-        for (uint32_t k = 0; k < N_TABLE_ROWS * N_COLUMNS; k++) {
-                uint8_t expected[16];
-                const uint8_t *got = sparse.got + k * dtype_bytes(dtype);
-                expect_element(op, dtype, k / N_COLUMNS, k % N_COLUMNS, expected);
-                if (oracle_difference(dtype, got, expected, 1) >= 0)
-                        ck_abort_msg("%s %s: row %u, column %u is %s, not %s", op_name(op), dtype_name(dtype),
-                                k / N_COLUMNS, k % N_COLUMNS, oracle_show(dtype, got, 0),
-                                oracle_show(dtype, expected, 0));
-        }
-}
-
-START_TEST(P10_rows_are_added_in_rank_order_and_rounded_once) {
-        for (enum dtype dtype = DTYPE_U8; dtype < N_DTYPE; dtype++)
-                for (enum op op = OP_SUM; op <= OP_MEAN; op++) {
-                        if (dtype == DTYPE_BOOL || (op == OP_MEAN && dtype_is_integer(dtype)))
-                                continue;
-                        fill_sparse(dtype);
-                        scatter_add(dtype, dtype % 2);
-                        finish(op, dtype);
-                        check_table(op, dtype);
-                        ck_assert_uint_eq(sparse.beyond.n, 0);
-                }
-}
-END_TEST
-
 /* --- two levels --- */
 
 #define N_HALVES 37
@@ -233,48 +131,6 @@ START_TEST(P11_partial_results_of_halves_are_f32_and_rounded_once) {
                 check_levels(ops[i], DTYPE_F16);
                 check_levels(ops[i], DTYPE_BF16);
         }
-}
-END_TEST
-
-START_TEST(an_index_beyond_the_table_is_left_out_and_counted) {
-        fill_sparse(DTYPE_F32);
-        sparse.indices[1][5] = N_TABLE_ROWS;
-        sparse.indices[1][7] = -1;
-        sparse.indices[2][0] = INT64_MIN;
-        scatter_add(DTYPE_F32, false);
-        finish(OP_SUM, DTYPE_F32);
-        check_table(OP_SUM, DTYPE_F32);
-        ck_assert_uint_eq(sparse.beyond.n, 3);
-        ck_assert_uint_eq(cuda_count_first(&sparse.beyond), N_ROWS + 5);
-}
-END_TEST
-
-START_TEST(rows_are_gathered_by_their_indices) {
-        static uint8_t table[N_TABLE_ROWS * 33], rows[4 * 33], expected[4 * 33];
-        static const int32_t indices[] = { 10, 0, 11, 3 };
-        struct cuda_count beyond = { 0 };
-        struct cuda_launch l;
-        for (size_t i = 0; i < sizeof(table); i++)
-                table[i] = (uint8_t)(i * 7);
-        memset(rows, 0xa5, sizeof(rows));
-        memset(expected, 0xa5, sizeof(expected));
-        for (int i = 0; i < 4; i++)
-                if (indices[i] < N_TABLE_ROWS)
-                        memcpy(expected + (size_t)i * 33, table + (size_t)indices[i] * 33, 33);
-        const struct cuda_rows r = { .dtype = DTYPE_U8,
-                .index_dtype = DTYPE_I32,
-                .table = address_of(table),
-                .rows = address_of(rows),
-                .indices = address_of(indices),
-                .beyond = address_of(&beyond),
-                .n_table_rows = N_TABLE_ROWS,
-                .n_columns = 33,
-                .n_rows = 4 };
-        ck_assert_int_eq(cuda_gather_prepare(&r, &l), 0);
-        run_launch(&l);
-        ck_assert_mem_eq(rows, expected, sizeof(rows));
-        ck_assert_uint_eq(beyond.n, 1);
-        ck_assert_uint_eq(cuda_count_first(&beyond), 2);
 }
 END_TEST
 
@@ -377,8 +233,6 @@ START_TEST(few_operands_need_no_table) {
 END_TEST
 
 UNIT_MAIN("cuda-memory-kernels", 60, a_pack_holds_every_piece_and_gives_it_back, an_empty_piece_is_refused,
-        P10_rows_are_added_in_rank_order_and_rounded_once,
-        P11_partial_results_of_halves_are_f32_and_rounded_once,
-        an_index_beyond_the_table_is_left_out_and_counted, rows_are_gathered_by_their_indices,
-        D17_a_pattern_shows_what_was_lost_or_moved, D3_what_nobody_can_do_has_no_kernel,
-        P14_counts_beyond_31_bits_are_prepared, few_operands_need_no_table)
+        P11_partial_results_of_halves_are_f32_and_rounded_once, D17_a_pattern_shows_what_was_lost_or_moved,
+        D3_what_nobody_can_do_has_no_kernel, P14_counts_beyond_31_bits_are_prepared,
+        few_operands_need_no_table)

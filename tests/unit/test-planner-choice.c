@@ -234,28 +234,51 @@ static void assert_not_planned(const struct made_problem *m, enum field field) {
         plan_deinit(&plan);
 }
 
-START_TEST(sparse_values_are_for_host_devices) {
-        struct made_problem *m = problem_make(2, 2);
-        problem_add(m, DTYPE_F32, 10);
-        for (uint32_t i = 0; i < 2; i++)
-                m->entries[i][0].layout = LAYOUT_SPARSE;
+static void make_sparse(struct made_problem *m) {
+        for (uint32_t i = 0; i < 2; i++) {
+                struct entry *e = &m->entries[i][0];
+                e->layout = LAYOUT_SPARSE;
+                e->sparse = (struct sparse){ .index_dtype = DTYPE_I64,
+                        .n_indices = 10,
+                        .n_dense_dims = 1,
+                        .dense_shape = { 70 },
+                        .indices = { .buffer = 3, .file = 10 + i, .span = { 0, 80 } },
+                        .output_indices = { .buffer = 4, .file = 20 + i, .span = { 0, 160 } } };
+                e->output_extent = 20;
+                e->output.span.n_bytes = 80;
+        }
         m->problem.n_sparse = 1;
+}
+
+START_TEST(sparse_values_are_for_a_device_that_reaches_all_of_them) {
+        static const uint8_t apart[] = { 1, 2 };
+        static struct error err;
+        struct made_problem *m = problem_make(2, 2);
+        struct planner *planner;
+        struct plan plan;
+        problem_add(m, DTYPE_F32, 10);
+        make_sparse(m);
         ck_assert_int_eq(chosen(m), ALGORITHM_ONE_DEVICE);
         m->signature.options.algorithm = ALGORITHM_HIERARCHICAL_COPY;
         assert_refused(m, STATUS_UNSUPPORTED, "sparse values are laid together");
         m->signature.options.algorithm = ALGORITHM_UNSPECIFIED;
         problem_on_gpus(m, 2, NULL);
-        assert_not_planned(m, FIELD_LAYOUT);
-        m->problem.homes = NULL;
-        m->problem.device = 0;
-        m->signature.options.has_place = true;
-        m->signature.options.place = DEVICE_GPU;
+        ck_assert_int_eq(chosen(m), ALGORITHM_ONE_DEVICE);
+        plan_init(&plan);
+        ck_assert_int_eq(planner_new(&planner, 2, 4096), 0);
+        ck_assert_int_eq(planner_plan(planner, &m->problem, &plan, &err), STATUS_OK);
+        ck_assert_uint_eq(plan.device, DEVICE_GPU);
+        ck_assert_int_eq(plan.steps[0].kind, STEP_INDICES);
+        ck_assert_uint_eq(plan.scratch[0].device, DEVICE_GPU);
+        planner_free(planner);
+        plan_deinit(&plan);
+        problem_on_gpus(m, 2, apart);
         assert_not_planned(m, FIELD_LAYOUT);
         free(m);
 }
 END_TEST
 
-UNIT_MAIN("planner-choice", 30, sparse_values_are_for_host_devices,
+UNIT_MAIN("planner-choice", 30, sparse_values_are_for_a_device_that_reaches_all_of_them,
         TA5_the_links_of_a_DGX_1_choose_hierarchical_copy, on_GPUs_size_links_and_library_decide,
         on_a_host_it_is_the_pass_in_rank_order_whatever_it_is_called, a_demand_is_met_or_refused,
         a_wish_of_the_configuration_is_met_or_a_fallback, islands_are_halves_or_what_reaches_each_other,

@@ -30,6 +30,15 @@ static void set_up(void) {
                 memories[i] = (struct memory){ .remote = 100 + i, .n_bytes = MEMORY_BYTES };
 }
 
+static void add_folds(struct plan *p, uint32_t n_inputs) {
+        uint64_t *folds = plan_add_folds(p, 2);
+        ck_assert_ptr_nonnull(folds);
+        for (uint32_t i = 0; i < n_inputs; i++)
+                memcpy(folds + (size_t)4 * i, (uint64_t[]){ 1 + i, 2, 5 - i % 5, 7 }, 4 * sizeof(*folds));
+        p->steps[p->n_steps - 1].fold_count = 2 * n_inputs;
+        p->steps[p->n_steps - 1].fold_dtype = DTYPE_F32;
+}
+
 static void add_step(struct plan *p, uint32_t n_inputs, uint32_t n_outputs, uint32_t entry) {
         struct step step = { .kind = STEP_REDUCE,
                 .device = DEVICE_GPU + entry % 3,
@@ -69,6 +78,8 @@ static void add_step(struct plan *p, uint32_t n_inputs, uint32_t n_outputs, uint
                         plan_strides(p, s, i)[1] = 3;
                 }
         }
+        if (entry % 3 == 2)
+                add_folds(p, n_inputs);
 }
 
 static void fill_plan(struct plan *p, uint32_t n_steps, uint32_t n_inputs) {
@@ -90,7 +101,7 @@ static int carry(const struct worker_parcel *parcel, struct worker_assembly *a, 
         struct worker_cursor cursor = { 0 };
         int r = 0;
         *ret_n_packets = 0;
-        while (worker_next_part(parcel, &cursor, &packet)) {
+        while (r >= 0 && worker_next_part(parcel, &cursor, &packet)) {
                 ck_assert_int_eq(r, 0);
                 ck_assert_uint_le(worker_packet_bytes(&packet), MAX_PACKET_BYTES);
                 ck_assert_int_eq(
@@ -124,6 +135,18 @@ static void same_step(const struct plan *a, const struct plan *b, uint32_t i) {
         ck_assert_uint_eq(x->n_bytes, y->n_bytes);
         ck_assert_uint_eq(x->n_dims, y->n_dims);
         ck_assert_mem_eq(x->shape, y->shape, sizeof(x->shape));
+        ck_assert_int_eq(x->stage, y->stage);
+        ck_assert_uint_eq(x->bound, y->bound);
+        ck_assert_uint_eq(x->run, y->run);
+        ck_assert_uint_eq(x->room, y->room);
+        ck_assert_uint_eq(x->room_rank, y->room_rank);
+        ck_assert_uint_eq(x->row_elements, y->row_elements);
+        ck_assert_uint_eq(x->n_folds, y->n_folds);
+        ck_assert_uint_eq(x->fold_count, y->fold_count);
+        ck_assert_int_eq(x->fold_dtype, y->fold_dtype);
+        if (x->n_folds)
+                ck_assert_mem_eq(plan_fold(a, x, 0), plan_fold(b, y, 0),
+                        2 * (size_t)x->n_inputs * x->n_folds * sizeof(uint64_t));
         for (uint32_t k = 0; x->n_dims && k < x->n_inputs + x->n_outputs; k++)
                 ck_assert_mem_eq(plan_strides(a, x, k), plan_strides(b, y, k), x->n_dims * sizeof(uint64_t));
 }
@@ -137,6 +160,9 @@ static void same_operand(const struct operand *x, const struct operand *y) {
         ck_assert_uint_eq(x->rank, y->rank);
         ck_assert(x->weight == y->weight);
         ck_assert_uint_eq(x->checksum, y->checksum);
+        ck_assert_uint_eq(x->first_row, y->first_row);
+        ck_assert_uint_eq(x->n_rows, y->n_rows);
+        ck_assert_uint_eq(x->row_stride, y->row_stride);
 }
 
 static void same_plan(const struct plan *a, const struct plan *b) {
@@ -209,15 +235,15 @@ START_TEST(a_memory_that_is_not_there_is_named) {
 }
 END_TEST
 
-/* An operand that reaches a byte beyond its memory, with and without strides, and one that cannot be counted.
- */
+/* An operand that reaches a byte beyond its memory, with and without strides, ones that cannot be counted,
+ * and axes that reach beyond or have nothing. */
 START_TEST(operands_beyond_their_memory_are_refused) {
-        for (int i = 0; i < 5; i++) {
+        for (int i = 0; i < 7; i++) {
                 struct plan plan;
                 struct worker_assembly a;
                 uint32_t n_packets;
                 set_up();
-                fill_plan(&plan, 2, 2);
+                fill_plan(&plan, 3, 2);
                 struct operand *dense = &plan.operands[1], *strided = &plan.operands[5];
                 uint64_t *strides = plan_strides(&plan, &plan.steps[1], 1);
                 if (i == 0)
@@ -230,9 +256,138 @@ START_TEST(operands_beyond_their_memory_are_refused) {
                         dense->offset_bytes = UINT64_MAX - 3;
                 if (i == 4)
                         plan.steps[0].count = UINT64_MAX / 2;
+                uint64_t *fold = &plan.strides[plan.steps[2].first_fold + 4];
+                if (i == 5)
+                        fold[0] = MEMORY_BYTES;
+                if (i == 6)
+                        fold[0] = 0;
                 const struct worker_parcel parcel = { .ticket = 9, .plan = &plan };
                 worker_assembly_init(&a);
                 ck_assert_int_eq(carry(&parcel, &a, &n_packets), -EPROTO);
+                worker_assembly_deinit(&a);
+                plan_deinit(&plan);
+        }
+}
+END_TEST
+
+/* --- sparse values --- */
+
+enum { TAKE, SORT, MERGE, NUMBER, SCATTER, WRITE, N_SPARSE };
+
+static void add_sparse(struct plan *p, struct step step) {
+        step.device = DEVICE_GPU;
+        step.n_outputs = 1;
+        struct step *s = plan_add_step(p, &step);
+        ck_assert_ptr_nonnull(s);
+        for (uint32_t i = 0; i < s->n_inputs + 1; i++)
+                p->operands[s->first_operand + i] = (struct operand){ .memory = &memories[i], .rank = i };
+}
+
+/* 2,000 rows of 3 elements, which two ranks bring. */
+static void fill_sparse_plan(struct plan *p) {
+        const struct step steps[N_SPARSE] = {
+                [TAKE] = { .kind = STEP_INDICES,
+                        .dtype = DTYPE_I32,
+                        .bound = 70,
+                        .n_inputs = 1,
+                        .count = 2000 },
+                [SORT] = { .kind = STEP_ORDER,
+                        .stage = ORDER_SORT,
+                        .dtype = DTYPE_I32,
+                        .output_dtype = ORDER_PAIR_DTYPE,
+                        .n_inputs = 1,
+                        .count = 2000 },
+                [MERGE] = { .kind = STEP_ORDER,
+                        .stage = ORDER_MERGE,
+                        .dtype = ORDER_PAIR_DTYPE,
+                        .run = 1024,
+                        .n_inputs = 1,
+                        .count = 2000 },
+                [NUMBER] = { .kind = STEP_ORDER,
+                        .stage = ORDER_NUMBER,
+                        .dtype = DTYPE_U64,
+                        .bound = 2,
+                        .room = 900,
+                        .room_rank = 3,
+                        .n_inputs = 1,
+                        .count = 1 },
+                [SCATTER] = { .kind = STEP_SCATTER_ADD,
+                        .op = OP_SUM,
+                        .dtype = DTYPE_F32,
+                        .n_inputs = 2 + SCATTER_ORDER,
+                        .row_elements = 3,
+                        .count = 6000 },
+                [WRITE] = { .kind = STEP_ORDER,
+                        .stage = ORDER_WRITE,
+                        .dtype = ORDER_PAIR_DTYPE,
+                        .output_dtype = DTYPE_I32,
+                        .n_inputs = 2,
+                        .count = 2000 },
+        };
+        plan_init(p);
+        p->device = DEVICE_GPU;
+        ck_assert_int_eq(plan_make_extents(p, 1, 2), 0);
+        for (uint32_t i = 0; i < N_SPARSE; i++)
+                add_sparse(p, steps[i]);
+        struct operand *rows = plan_inputs(p, &p->steps[SCATTER]);
+        for (uint32_t i = 0; i < 2; i++) {
+                rows[i].first_row = 1500 * i;
+                rows[i].n_rows = i ? 500 : 1500;
+                rows[i].row_stride = 4;
+        }
+        plan_freeze(p, 4096);
+}
+
+START_TEST(a_plan_of_sparse_values_comes_out_as_it_went_in) {
+        struct plan plan;
+        struct worker_assembly a;
+        uint32_t n_packets;
+        set_up();
+        fill_sparse_plan(&plan);
+        const struct worker_parcel parcel = { .ticket = 9, .plan = &plan };
+        worker_assembly_init(&a);
+        ck_assert_int_eq(carry(&parcel, &a, &n_packets), 1);
+        for (uint32_t i = 0; i < plan.n_steps; i++)
+                same_step(&plan, &a.plan, i);
+        for (uint32_t i = 0; i < plan.n_operands; i++)
+                same_operand(&plan.operands[i], &a.plan.operands[i]);
+        ck_assert_uint_eq(*plan_extents(&a.plan, 0), 0); /* there is room for a length */
+        worker_assembly_deinit(&a);
+        plan_deinit(&plan);
+}
+END_TEST
+
+/* One thing that is wrong with it, of those that kernels would go astray by. */
+static void spoil(struct plan *p, int what) {
+        struct operand *rows = plan_inputs(p, &p->steps[SCATTER]);
+        const uint64_t beyond = MEMORY_BYTES - 64;
+        switch (what) {
+        case 0: p->steps[MERGE].run = 0; break;
+        case 1: p->steps[NUMBER].entry = 1; break;
+        case 2: rows[1].first_row = 1501; break;
+        case 3: rows[1].n_rows = 501; break;
+        case 4: p->steps[SCATTER].row_elements = 0; break;
+        case 5: rows[0].row_stride = MEMORY_BYTES; break;
+        case 6: plan_inputs(p, &p->steps[SORT])->offset_bytes = beyond; break;
+        case 7: plan_outputs(p, &p->steps[SORT])->offset_bytes = beyond; break;
+        case 8: rows[3].offset_bytes = MEMORY_BYTES - 8; break; /* numbers of two blocks */
+        case 9: p->steps[NUMBER].bound = UINT64_MAX / 4; break;
+        case 10: p->steps[WRITE].stage = ORDER_WRITE + 1; break;
+        case 11: p->steps[TAKE].count = UINT64_MAX / 2; break;
+        }
+}
+
+START_TEST(steps_of_sparse_values_that_would_lead_astray_are_refused) {
+        for (int what = 0; what < 12; what++) {
+                struct plan plan;
+                struct worker_assembly a;
+                uint32_t n_packets;
+                set_up();
+                fill_sparse_plan(&plan);
+                spoil(&plan, what);
+                const struct worker_parcel parcel = { .ticket = 9, .plan = &plan };
+                worker_assembly_init(&a);
+                ck_assert_msg(carry(&parcel, &a, &n_packets) == -EPROTO, "%d", what);
                 worker_assembly_deinit(&a);
                 plan_deinit(&plan);
         }
@@ -286,6 +441,7 @@ static size_t example(uint32_t verb, union worker_packet *p, enum worker_end *re
                 break;
         case WORKER_DEVICE: p->device.n_devices = 2; break;
         case WORKER_SUMS: p->sums.n = 3; break;
+        case WORKER_LENGTHS: p->lengths.n = 2; break;
         case WORKER_SETTINGS:
         case WORKER_PING:
         case WORKER_HELLO:
@@ -391,6 +547,7 @@ START_TEST(random_bytes_never_do_harm) {
 END_TEST
 
 UNIT_MAIN("worker-protocol", 30, a_plan_comes_out_as_it_went_in, a_memory_that_is_not_there_is_named,
-        operands_beyond_their_memory_are_refused, parts_in_another_order_are_refused,
+        operands_beyond_their_memory_are_refused, a_plan_of_sparse_values_comes_out_as_it_went_in,
+        steps_of_sparse_values_that_would_lead_astray_are_refused, parts_in_another_order_are_refused,
         every_verb_passes_its_check_and_no_other_length_or_sender_does,
         texts_without_an_end_and_numbers_out_of_range_are_refused, random_bytes_never_do_harm)

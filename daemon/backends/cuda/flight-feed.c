@@ -74,7 +74,17 @@ static int copy(struct cuda *c, struct flight *f, uint32_t device, uint64_t to_f
 static int close_gate(struct cuda *c, struct flight *f) {
         uint64_t to_from[2] = { f->host->at + offsetof(struct gate, latched),
                 f->host->at + offsetof(struct gate, abort) };
-        return copy(c, f, f->lead->index, to_from, sizeof(uint32_t));
+        int r = copy(c, f, f->lead->index, to_from, sizeof(uint32_t));
+        to_from[1] = to_from[0];
+        to_from[0] = f->host->at + offsetof(struct gate, stopped);
+        return r < 0 || !f->may_stop ? r : copy(c, f, f->lead->index, to_from, sizeof(uint32_t));
+}
+
+/* Indices are all looked at, so that the first bad one is the same whichever is seen first. */
+uint64_t flight_abort_at(const struct flight *f, const struct step *s) {
+        if (f->may_stop && s->kind != STEP_INDICES)
+                return f->host->at + offsetof(struct gate, stopped);
+        return f->is_waiting ? f->host->at + offsetof(struct gate, latched) : 0;
 }
 
 static int clear_results(struct cuda *c, struct flight *f, uint32_t i) {
@@ -141,16 +151,17 @@ static void describe_step(struct cuda *c, struct flight *f, const struct step *s
                 .n_dims = s->n_dims,
                 .shape = s->shape,
                 .strides = s->n_dims ? plan_strides(plan, s, 0) : NULL,
+                .n_folds = s->n_folds,
+                .folds = s->n_folds ? plan_fold(plan, s, 0) : NULL,
                 .n_multiprocessors = d->n_multiprocessors,
-                .abort = f->is_waiting ? f->host->at + offsetof(struct gate, latched) : 0 };
+                .abort = flight_abort_at(f, s) };
 }
 
 static void point_to_results(
         struct cuda *c, const struct flight *f, const struct step *s, struct cuda_step *ret) {
-        const struct workspace *w = &f->workspaces[flight_device(c, f, s)->index];
-        if (!w->area)
+        if (!f->workspaces[flight_device(c, f, s)->index].area)
                 return;
-        uint64_t at = w->area->at + w->n_table_bytes + f->places[s - f->run->plan->steps].results;
+        uint64_t at = flight_results_at(c, f, s);
         uint64_t sums = at + s->n_inputs * sizeof(struct cuda_count);
         ret->nonfinite = s->check_numerics ? at : 0;
         ret->sums = s->check_inputs ? sums : 0;
@@ -160,21 +171,17 @@ static void point_to_results(
 /* The table is filled by cuda_step_prepare, in the mirror. */
 static void point_to_table(
         struct cuda *c, const struct flight *f, const struct step *s, struct cuda_step *ret) {
-        const struct workspace *w = &f->workspaces[flight_device(c, f, s)->index];
-        uint64_t offset = f->places[s - f->run->plan->steps].table;
-        if (cuda_step_table_bytes(ret) == 0)
-                return;
-        ret->table = (uint64_t *)(void *)(f->host->host + w->mirror + offset);
-        ret->table_at = w->area->at + offset;
+        if (cuda_step_table_bytes(ret) > 0)
+                ret->table = flight_table(c, f, s, &ret->table_at);
 }
 
-static int send_table(struct cuda *c, struct flight *f, const struct step *s, const struct cuda_step *step) {
-        const uint32_t i = flight_device(c, f, s)->index;
-        if (!step->table)
+int flight_send_table(struct cuda *c, struct flight *f, const struct step *s, uint64_t n_bytes) {
+        uint64_t at;
+        if (n_bytes == 0)
                 return 0;
-        uint64_t to_from[2] = { step->table_at,
-                f->host->at + (uint64_t)((uint8_t *)(void *)step->table - f->host->host) };
-        return copy(c, f, i, to_from, cuda_step_table_bytes(step));
+        uint8_t *table = (uint8_t *)(void *)flight_table(c, f, s, &at);
+        uint64_t to_from[2] = { at, f->host->at + (uint64_t)(table - f->host->host) };
+        return copy(c, f, flight_device(c, f, s)->index, to_from, n_bytes);
 }
 
 static int feed_kernel(struct cuda *c, struct flight *f, const struct step *s) {
@@ -201,7 +208,7 @@ static int feed_kernel(struct cuda *c, struct flight *f, const struct step *s) {
                         f, STATUS_INTERNAL, "no kernel for %s of %s", op_name(s->op), dtype_name(s->dtype));
                 return n;
         }
-        int r = n > 0 ? send_table(c, f, s, &step) : 0;
+        int r = n > 0 ? flight_send_table(c, f, s, cuda_step_table_bytes(&step)) : 0;
         for (int i = 0; r == 0 && i < n; i++)
                 r = cuda_launch(c, d, stream, &launches[i]);
         return r;
@@ -306,9 +313,8 @@ static enum flight_fed feed_step(struct cuda *c, struct flight *f, const struct 
         case STEP_LIBRARY: return feed_library(c, f, s);
         case STEP_SCATTER_ADD:
         case STEP_INDICES:
-        case STEP_ORDER: break;
+        case STEP_ORDER: return flight_lose(c, f, flight_feed_sparse(c, f, s)) < 0 ? FED_FAILED : FED_ALL;
         }
-        flight_fail(f, STATUS_INTERNAL, "a step that is not for GPUs");
         return FED_FAILED;
 }
 

@@ -13,21 +13,6 @@ static uint64_t align(uint64_t n) {
 
 /* --- operands --- */
 
-static size_t element_bytes(const struct step *s, uint32_t i) {
-        enum dtype output = s->output_dtype == DTYPE_UNSPECIFIED ? s->dtype : s->output_dtype;
-        return dtype_bytes(i < s->n_inputs ? s->dtype : output);
-}
-
-/* Elements from the first to the last of operand number `i`. */
-static bool extent_of(const struct plan *plan, const struct step *s, uint32_t i, uint64_t *ret) {
-        struct view view;
-        *ret = s->count;
-        if (s->n_dims == 0)
-                return true;
-        view_make(&view, s->n_dims, s->shape, plan_strides(plan, s, i));
-        return view_extent(&view, ret);
-}
-
 uint32_t flight_where(const struct flight *f, const struct operand *o) {
         const struct plan *plan = f->run->plan;
         if (o->scratch)
@@ -48,16 +33,23 @@ static CUdeviceptr base_of(const struct flight *f, const struct operand *o, uint
         return cuda_memory_of(o->memory)->at;
 }
 
+uint64_t flight_room_bytes(const struct flight *f, const struct operand *o) {
+        uint64_t limit;
+        (void)base_of(f, o, &limit);
+        return o->offset_bytes < limit ? limit - o->offset_bytes : 0;
+}
+
 /* Planner and leases have seen to it that the step lies in the memory; were they wrong, we would write into a
  * stranger's. */
 static int locate_one(struct cuda *c, struct flight *f, const struct step *s, uint32_t i, uint64_t *ret) {
         const struct operand *o = &f->run->plan->operands[s->first_operand + i];
         const uint32_t where = flight_where(f, o), by = flight_device(c, f, s)->index;
-        uint64_t limit, extent;
+        uint64_t limit, n_bytes;
         CUdeviceptr base = base_of(f, o, &limit);
         struct span span;
-        if (!extent_of(f->run->plan, s, i, &extent) ||
-                !span_make(o->offset_bytes, extent, element_bytes(s, i), limit, &span))
+        if (!plan_operand_bytes(f->run->plan, s, i, &n_bytes) ||
+                o->offset_bytes % dtype_bytes(i < s->n_inputs ? s->dtype : s->output_dtype) ||
+                !span_make(o->offset_bytes, n_bytes, 1, limit, &span))
                 flight_fail(f, STATUS_INTERNAL, "an operand lies outside its buffer");
         else if (i >= s->n_inputs && !o->scratch && !cuda_memory_of(o->memory)->is_writable)
                 flight_fail(f, STATUS_INTERNAL, "an output lies in memory that is for reading");
@@ -138,16 +130,21 @@ static int find_devices(struct cuda *c, struct flight *f) {
 
 static uint64_t table_bytes(const struct step *s) {
         static const double some = 1;
+        if (flight_is_sparse(s))
+                return flight_sparse_table_bytes(s);
         const struct cuda_step step = { .work = s->kind == STEP_COPY ? CUDA_COPY : CUDA_REDUCE,
                 .n_inputs = s->n_inputs,
                 .n_outputs = s->n_outputs,
                 .n_dims = s->n_dims,
+                .n_folds = s->n_folds,
                 .weights = s->has_weights ? &some : NULL };
-        return s->kind == STEP_COPY || s->kind == STEP_REDUCE ? cuda_step_table_bytes(&step) : 0;
+        return s->kind != STEP_LIBRARY ? cuda_step_table_bytes(&step) : 0;
 }
 
 /* What the checks of a step write: counts of each input, sums of each input, one count. */
 static uint64_t result_bytes(const struct step *s) {
+        if (flight_is_sparse(s))
+                return flight_sparse_result_bytes(s);
         if (!s->check_numerics && !s->check_inputs && !s->check_overflow)
                 return 0;
         return s->n_inputs * (sizeof(struct cuda_count) + sizeof(uint64_t)) + sizeof(struct cuda_count);
@@ -159,11 +156,24 @@ static void lay_out(struct cuda *c, struct flight *f) {
                 const struct step *s = &plan->steps[i];
                 if (s->kind == STEP_JOIN)
                         continue;
+                f->may_stop |= s->kind == STEP_INDICES;
                 struct workspace *w = &f->workspaces[flight_device(c, f, s)->index];
                 f->places[i] = (struct step_place){ .table = w->n_table_bytes, .results = w->n_result_bytes };
                 w->n_table_bytes += align(table_bytes(s));
                 w->n_result_bytes += align(result_bytes(s));
         }
+}
+
+uint64_t *flight_table(struct cuda *c, const struct flight *f, const struct step *s, uint64_t *ret_at) {
+        const struct workspace *w = &f->workspaces[flight_device(c, f, s)->index];
+        uint64_t offset = f->places[s - f->run->plan->steps].table;
+        *ret_at = w->area->at + offset;
+        return (uint64_t *)(void *)(f->host->host + w->mirror + offset);
+}
+
+uint64_t flight_results_at(struct cuda *c, const struct flight *f, const struct step *s) {
+        const struct workspace *w = &f->workspaces[flight_device(c, f, s)->index];
+        return w->area->at + w->n_table_bytes + f->places[s - f->run->plan->steps].results;
 }
 
 static bool take_workspaces(struct cuda *c, struct flight *f) {
@@ -198,16 +208,20 @@ static bool take_scratch(struct cuda *c, struct flight *f) {
         return true;
 }
 
+/* Where the run tells how many rows an output has, as many as come in. */
+static bool stand_in_bytes(const struct plan *plan, const struct step *s, uint32_t i, uint64_t *ret) {
+        return plan_is_open(s, i) ? plan_rows_bytes(plan, s, i, plan_most_rows(s), ret)
+                                  : plan_operand_bytes(plan, s, i, ret);
+}
+
 static bool take_stand_in(struct cuda *c, struct flight *f, const struct step *s, uint32_t i) {
         const struct operand *o = &f->run->plan->operands[s->first_operand + i];
         struct stand_in *stand_in = &f->stand_ins[s->first_operand + i];
-        uint64_t extent;
         if (o->scratch || o->memory->path != PATH_MEMFD || cuda_memory_of(o->memory)->is_pinned ||
                 s->count == 0)
                 return true;
-        if (!extent_of(f->run->plan, s, i, &extent))
+        if (!stand_in_bytes(f->run->plan, s, i, &stand_in->n_bytes))
                 return false;
-        stand_in->n_bytes = extent * element_bytes(s, i);
         stand_in->area = cuda_area_take(c, ON_HOST, stand_in->n_bytes);
         f->has_stand_ins = true;
         return stand_in->area != NULL;
@@ -303,6 +317,10 @@ void flight_read_results(struct cuda *c, struct flight *f) {
                         continue;
                 const struct workspace *w = &f->workspaces[flight_device(c, f, s)->index];
                 const uint8_t *at = f->host->host + w->mirror + w->n_table_bytes + f->places[i].results;
+                if (flight_is_sparse(s)) {
+                        flight_read_sparse(f, s, at);
+                        continue;
+                }
                 const struct cuda_count *counts = (const struct cuda_count *)(const void *)at;
                 const uint64_t *sums = (const uint64_t *)(const void *)(counts + s->n_inputs);
                 if (s->check_numerics)
@@ -312,4 +330,6 @@ void flight_read_results(struct cuda *c, struct flight *f) {
                 if (s->check_overflow)
                         note_overflow(f, s, (const struct cuda_count *)(const void *)(sums + s->n_inputs));
         }
+        if (findings_forbid(&f->run->found))
+                flight_fail(f, STATUS_INVALID, "nothing was written");
 }

@@ -42,27 +42,45 @@ static void copy_one_in(struct flight *f, const struct stood *s) {
                 memcpy(s->stand_in->area->host, theirs(s), s->stand_in->n_bytes);
 }
 
-static void copy_elements_out(struct flight *f, const struct stood *s) {
-        const struct step *step = s->step;
-        const struct lattice lattice = { .element_bytes = element_bytes(step, s->index),
-                .n_dims = step->n_dims,
-                .shape = step->shape,
-                .strides = plan_strides(f->run->plan, step, s->index) };
-        void *dense = malloc(step->count * lattice.element_bytes);
+static void copy_elements_out(
+        struct flight *f, const struct stood *s, const struct lattice *lattice, uint64_t n) {
+        void *dense = malloc(n * lattice->element_bytes);
         if (!dense) {
                 flight_fail(f, STATUS_INTERNAL, "tuttid-gpu is short of memory; outputs undefined");
                 return;
         }
-        lattice_gather(&lattice, s->stand_in->area->host, 0, step->count, dense);
-        lattice_scatter(&lattice, theirs(s), 0, step->count, dense);
+        lattice_gather(lattice, s->stand_in->area->host, 0, n, dense);
+        lattice_scatter(lattice, theirs(s), 0, n, dense);
         free(dense);
+}
+
+/* As many rows as the run has found, and nothing between them. */
+static void copy_rows_out(struct flight *f, const struct stood *s) {
+        const struct step *step = s->step;
+        const struct plan *plan = f->run->plan;
+        const bool is_index = step->kind == STEP_ORDER;
+        const uint64_t n = plan_extents(plan, step->entry)[plan->extents_of_entry - 1];
+        const uint64_t shape[] = { n, is_index ? 1 : step->row_elements },
+                       strides[] = { is_index ? 1 : s->operand->row_stride, 1 };
+        const struct lattice lattice = { .element_bytes = element_bytes(step, s->index),
+                .n_dims = 2,
+                .shape = shape,
+                .strides = strides };
+        if (n > 0)
+                copy_elements_out(f, s, &lattice, n * shape[1]);
 }
 
 static void copy_one_out(struct flight *f, const struct stood *s) {
         if (s->index < s->step->n_inputs)
                 return;
-        if (s->step->n_dims)
-                copy_elements_out(f, s);
+        const struct lattice lattice = { .element_bytes = element_bytes(s->step, s->index),
+                .n_dims = s->step->n_dims,
+                .shape = s->step->shape,
+                .strides = plan_strides(f->run->plan, s->step, s->index) };
+        if (plan_is_open(s->step, s->index))
+                copy_rows_out(f, s);
+        else if (lattice.n_dims)
+                copy_elements_out(f, s, &lattice, s->step->count);
         else
                 memcpy(theirs(s), s->stand_in->area->host, s->stand_in->n_bytes);
 }

@@ -26,6 +26,8 @@ struct gate {
         _Atomic uint32_t latched; /* what it was when the run's stream had seen all signals: this is what
                                      the kernels look at, so all of them see the same */
         uint32_t reserved_2[15];
+        _Atomic uint32_t stopped; /* latched, or a device has found what the rest must not be run with */
+        uint32_t reserved_3[15];
 };
 
 /* Where a step has its table and what its checks find, in the workspace of its device. */
@@ -68,6 +70,7 @@ struct flight {
         struct tenant *tenant; /* whose it is */
         bool is_counted;       /* it is at work, for him */
         bool has_stand_ins, has_refs;
+        bool may_stop;               /* it has steps that find out whether the others may be run */
         bool is_waiting;             /* a stream waits for signals that the host has not seen yet */
         bool is_let_go;              /* it has waited too long, and goes on without effect */
         bool writes_done;            /* a stream will write the done values */
@@ -102,8 +105,23 @@ void flight_give_back(struct cuda *c, struct flight *f);
 int flight_locate(struct cuda *c, struct flight *f, const struct step *s, uint64_t *ret) MUST_USE;
 /* The index of the device whose memory an operand is in, or ON_HOST. */
 uint32_t flight_where(const struct flight *f, const struct operand *o);
-/* What the checks found, once the results are in the mirrors. */
+/* From its first byte to the end of its memory. */
+uint64_t flight_room_bytes(const struct flight *f, const struct operand *o);
+/* A step's table: where it is filled, in the mirror, and where it will be on the device. */
+uint64_t *flight_table(struct cuda *c, const struct flight *f, const struct step *s, uint64_t *ret_at);
+/* Where its checks write what they find. */
+uint64_t flight_results_at(struct cuda *c, const struct flight *f, const struct step *s);
+/* What the checks found, once the results are in the mirrors. A run that must not have gone on fails. */
 void flight_read_results(struct cuda *c, struct flight *f);
+
+/* --- flight-sparse.c: steps of sparse values --- */
+
+bool flight_is_sparse(const struct step *s);
+uint64_t flight_sparse_table_bytes(const struct step *s);
+uint64_t flight_sparse_result_bytes(const struct step *s);
+int flight_feed_sparse(struct cuda *c, struct flight *f, const struct step *s) MUST_USE;
+/* What the step has found, at `results`. */
+void flight_read_sparse(struct flight *f, const struct step *s, const void *results);
 
 /* --- flight-stand-in.c: host memory that is not registered --- */
 
@@ -156,3 +174,7 @@ uint64_t flight_hang_limit_ns(const struct cuda *c, uint64_t n_bytes);
 
 enum flight_fed { FED_ALL, FED_PAUSED, FED_FAILED };
 enum flight_fed flight_feed(struct cuda *c, struct flight *f);
+/* The word at which the step's kernels look before they write; 0: none. */
+uint64_t flight_abort_at(const struct flight *f, const struct step *s);
+/* Brings the first bytes of the step's table to its device. */
+int flight_send_table(struct cuda *c, struct flight *f, const struct step *s, uint64_t n_bytes) MUST_USE;

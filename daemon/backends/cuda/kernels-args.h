@@ -24,7 +24,8 @@ struct cuda_args {
         uint64_t count; /* elements */
         uint64_t abort;
         /* 0, or where the words are: addresses of the inputs, then of the outputs; with weights: those of the
-         * inputs (bits of f64); with n_dims: strides in elements, [n_dims] of each operand. */
+         * inputs (bits of f64); with n_dims: strides in elements, [n_dims] of each operand; with n_folds:
+         * of each input n_folds lengths, then as many strides. */
         uint64_t table;
         uint64_t nonfinite; /* struct cuda_count of each input, or 0 */
         uint64_t sums;      /* uint64_t of each input, added to, or 0 */
@@ -35,7 +36,10 @@ struct cuda_args {
         uint32_t has_weights;
         uint32_t has_vectors; /* all operands are dense and lie on 16-byte borders */
         uint32_t n_dims;
+        uint32_t n_folds;    /* folded: dimensions of each input that are combined, too */
         uint32_t is_product; /* wrapped: of products, not of sums */
+        uint32_t reserved;
+        uint64_t row_elements, room; /* joined: of a row; rows that the outputs can have */
         uint64_t shape[CUDA_MAX_DIMS];
         uint64_t words[CUDA_INLINE_WORDS];
 };
@@ -54,17 +58,51 @@ struct cuda_move_args {
         uint64_t n_bytes; /* of all */
 };
 
-/* Of `gather_rows` and `scatter_rows`: rows of a table by their indices. */
-struct cuda_rows_args {
+/* --- sparse values, as plan.h has them --- */
+
+#define CUDA_ORDER_BLOCK 1024 /* pairs of which rows are counted together */
+#define CUDA_ORDER_STRIP 16   /* pairs that one thread numbers */
+
+struct cuda_pair {
+        int64_t index;
+        uint64_t position;
+};
+
+/* Of each pair, once its rows are numbered: which row of the result, and the address of what it brings. */
+struct cuda_row_place {
+        uint64_t row, address;
+};
+
+/* What one rank brings. */
+struct cuda_half_rows {
+        uint64_t address, first_row, stride_bytes;
+};
+
+struct cuda_bad_index {
+        struct cuda_count count;
+        int64_t value; /* of the first */
+};
+
+/* Of `take_indices` and `tell_index`. */
+struct cuda_indices_args {
         uint64_t abort;
-        uint64_t table;     /* address: n_table_rows x n_columns; scatter: of accumulators, wide */
-        uint64_t rows;      /* address: n_rows x n_columns */
-        uint64_t indices;   /* address: [n_rows] of i32 or i64 */
-        uint64_t beyond;    /* address of struct cuda_count: indices that name no row, which are left out */
-        uint64_t first_row; /* counted over all inputs, for `beyond` */
-        uint64_t n_table_rows, n_columns, n_rows;
-        uint32_t index_bytes;   /* 4 or 8 */
-        uint32_t element_bytes; /* gather */
+        uint64_t from, to; /* addresses: [n] of i32 or i64 */
+        uint64_t found;    /* address of struct cuda_bad_index */
+        uint64_t stop;     /* address of a uint32_t that is set where one is bad */
+        uint64_t n, bound;
+        uint32_t index_bytes, reserved; /* 4 or 8 */
+};
+
+/* Of `order_*`: by the stage. Addresses, but for the last six. */
+struct cuda_order_args {
+        uint64_t abort, stop;
+        uint64_t from, to; /* pairs; sort: from indices; place: to struct cuda_row_place */
+        uint64_t numbers;  /* of each block of pairs: how many rows begin in it, then before it */
+        uint64_t found;    /* uint64_t: how many rows there are */
+        uint64_t table;    /* write: addresses of outputs; place: struct cuda_half_rows */
+        uint64_t n, run, room;
+        uint32_t n_table;
+        uint32_t index_bytes;
 };
 
 /* Of `fill` and `verify`: a pattern that differs in every word and for every seed. */

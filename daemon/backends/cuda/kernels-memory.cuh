@@ -1,4 +1,4 @@
-/* What moves bytes and makes no numbers, sums of sparse rows, and the pattern of the self-test. */
+/* What moves bytes and makes no numbers, and the pattern of the self-test. */
 #pragma once
 
 #include "backends/cuda/kernels-pass.cuh"
@@ -59,71 +59,6 @@ INLINE void move(const cuda_move_args &a) {
                         move_bytes(segment.from + skip, segment.to + skip, n);
                         start += n;
                 }
-        }
-}
-
-/* --- rows by their indices --- */
-
-INLINE int64_t index_at(const cuda_rows_args &a, uint64_t row) {
-        return a.index_bytes == 4 ? ((const int32_t *)a.indices)[row] : ((const int64_t *)a.indices)[row];
-}
-
-INLINE bool is_row(const cuda_rows_args &a, int64_t index) {
-        return index >= 0 && (uint64_t)index < a.n_table_rows;
-}
-
-/* By one thread for each index. */
-INLINE void note_beyond(const cuda_rows_args &a, uint64_t row) {
-        cuda_count *beyond = (cuda_count *)a.beyond;
-        if (!beyond)
-                return;
-        add_atomically(&beyond->n, 1);
-        raise_atomically(&beyond->first_back, UINT64_MAX - (a.first_row + row));
-}
-
-/* A block takes a row at a time; its bytes go as those of a pack do. */
-INLINE void gather_rows(const cuda_rows_args &a) {
-        uint64_t row_bytes = a.n_columns * a.element_bytes;
-        if (is_aborted(a.abort))
-                return;
-        ROLLED for (uint64_t row = blockIdx.x; row < a.n_rows; row += gridDim.x) {
-                int64_t index = index_at(a, row);
-                if (is_row(a, index))
-                        move_bytes(
-                                a.table + (uint64_t)index * row_bytes, a.rows + row * row_bytes, row_bytes);
-                else if (threadIdx.x == 0)
-                        note_beyond(a, row);
-        }
-}
-
-/* What the sums are kept in between the inputs: what is combined in f32 is not rounded until all are there.
- */
-template <class T> struct Accumulator { typedef T Type; };
-template <> struct Accumulator<f16> { typedef f32 Type; };
-template <> struct Accumulator<bf16> { typedef f32 Type; };
-
-template <class T> INLINE void add_element(typename Accumulator<T>::Type *sum, T v) {
-        narrow(add(widen(*sum), widen(v)), sum);
-}
-
-/* Each row of the table belongs to one block, and each of its columns to one thread of that: it meets what is
- * to be added in the order in which it is there. So the same bits come out whatever runs first, without
- * sorting. Every block reads all the indices, which are few beside the rows. */
-template <class T> INLINE void scatter_add(const cuda_rows_args &a) {
-        typename Accumulator<T>::Type *sums = (typename Accumulator<T>::Type *)a.table;
-        if (is_aborted(a.abort))
-                return;
-        ROLLED for (uint64_t row = 0; row < a.n_rows; row++) {
-                int64_t index = index_at(a, row);
-                if (!is_row(a, index)) {
-                        if (first_of_thread() == 0)
-                                note_beyond(a, row);
-                        continue;
-                }
-                if ((uint64_t)index % gridDim.x != blockIdx.x)
-                        continue;
-                ROLLED for (uint64_t c = threadIdx.x; c < a.n_columns; c += blockDim.x) add_element(
-                        &sums[(uint64_t)index * a.n_columns + c], ((const T *)a.rows)[row * a.n_columns + c]);
         }
 }
 

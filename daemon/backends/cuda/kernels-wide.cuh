@@ -44,9 +44,9 @@ template <> struct ExactOf<uint64_t> {
 };
 template <> struct ExactOf<int64_t> : ExactOf<uint64_t> {};
 
-template <class T> struct Exact {
+template <class T, class Sum = typename ExactOf<T>::Sum> struct Exact {
         typedef T Stored;
-        typedef typename ExactOf<T>::Sum Wide;
+        typedef Sum Wide;
         static const bool is_weighted = false;
         INLINE Wide start(const cuda_args &) {
                 return 0;
@@ -74,9 +74,9 @@ template <class Wide> INLINE Wide round_quotient(Wide sum, uint32_t by, uint32_t
         return floor + (twice > divisor) + ((twice == divisor) & (floor & 1));
 }
 
-template <class T> struct RoundedMean : Exact<T> {
+template <class T, class Sum = typename ExactOf<T>::Sum> struct RoundedMean : Exact<T, Sum> {
         typedef T Output;
-        INLINE T finish(const cuda_args &a, typename Exact<T>::Wide sum) {
+        INLINE T finish(const cuda_args &a, Sum sum) {
                 return (T)round_quotient(sum, a.divisor, a.rounding);
         }
 };
@@ -102,9 +102,9 @@ INLINE f64 to_f64(int128 sum) {
 }
 
 /* The quotient in f64, then its type. */
-template <class T> struct FloatMean : Exact<T> {
+template <class T, class Sum = typename ExactOf<T>::Sum> struct FloatMean : Exact<T, Sum> {
         typedef typename ExactOf<T>::Quotient Output;
-        INLINE Output finish(const cuda_args &a, typename Exact<T>::Wide sum) {
+        INLINE Output finish(const cuda_args &a, Sum sum) {
                 return (Output)(to_f64(sum) / (f64)a.divisor);
         }
 };

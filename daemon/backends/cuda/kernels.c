@@ -15,11 +15,14 @@ _Static_assert(sizeof(struct cuda_args) <= 4096, "a launch's parameters are at m
 
 #define NAME_OF_PAIR(name, ...)                                                                              \
         [CUDA_KERNEL_##name] = "tutti_" #name, [CUDA_KERNEL_checked_##name] = "tutti_checked_" #name,
-#define NAME_OF_ONE(name, ...) [CUDA_KERNEL_##name] = "tutti_" #name,
+#define NAME_OF_FOLD(name, ...) [CUDA_KERNEL_folded_##name] = "tutti_folded_" #name,
+#define NAME_OF_ROW(name, ...)  [CUDA_KERNEL_joined_##name] = "tutti_joined_" #name,
+#define NAME_OF_ONE(name, ...)  [CUDA_KERNEL_##name] = "tutti_" #name,
 
 const char *cuda_kernel_name(enum cuda_kernel kernel) {
         static const char *const names[N_CUDA_KERNELS] = { CUDA_ELEMENT_KERNELS(NAME_OF_PAIR)
-                        CUDA_COUNTING_KERNELS(NAME_OF_ONE) CUDA_OTHER_KERNELS(NAME_OF_ONE) };
+                        CUDA_REDUCTIONS(NAME_OF_FOLD) CUDA_ROW_KERNELS(NAME_OF_ROW)
+                                CUDA_COUNTING_KERNELS(NAME_OF_ONE) CUDA_OTHER_KERNELS(NAME_OF_ONE) };
         CHECK(kernel > CUDA_KERNEL_NONE && kernel < N_CUDA_KERNELS);
         return names[kernel];
 }
@@ -62,15 +65,12 @@ static const enum cuda_kernel reducing[N_DTYPE][N_OP] = {
 
 /* By dtype: what does not depend on an op, or on one alone. */
 #define INTEGER_OTHERS(type, bits)                                                                           \
-        {                                                                                                    \
-                .copy = K(copy_##bits), .quotient = K(quotient_##type), .wrapped = K(wrapped_##type),        \
-                .scatter_add = K(scatter_add_##bits)                                                         \
-        }
+        { .copy = K(copy_##bits), .quotient = K(quotient_##type), .wrapped = K(wrapped_##type) }
 #define FLOAT_OTHERS(type)                                                                                   \
-        { .copy = K(copy_##type), .weighted = K(weighted_##type), .scatter_add = K(scatter_add_##type) }
+        { .copy = K(copy_##type), .weighted = K(weighted_##type) }
 
 static const struct {
-        enum cuda_kernel copy, weighted, quotient, wrapped, scatter_add;
+        enum cuda_kernel copy, weighted, quotient, wrapped;
 } others[N_DTYPE] = {
         [DTYPE_U8] = INTEGER_OTHERS(u8, 8),
         [DTYPE_I8] = INTEGER_OTHERS(i8, 8),
@@ -85,8 +85,8 @@ static const struct {
         [DTYPE_F32] = FLOAT_OTHERS(f32),
         [DTYPE_F64] = FLOAT_OTHERS(f64),
         [DTYPE_BOOL] = { .copy = K(copy_8) },
-        [DTYPE_C64] = { .copy = K(copy_c64), .scatter_add = K(scatter_add_c64) },
-        [DTYPE_C128] = { .copy = K(copy_c128), .scatter_add = K(scatter_add_c128) },
+        [DTYPE_C64] = { .copy = K(copy_c64) },
+        [DTYPE_C128] = { .copy = K(copy_c128) },
 };
 
 static bool is_half(enum dtype dtype) {
@@ -122,17 +122,6 @@ static enum cuda_kernel choose_reduce(const struct cuda_step *s) {
         return reducing[s->dtype][s->op];
 }
 
-static enum cuda_kernel choose_finish(const struct cuda_step *s) {
-        if (s->dtype == DTYPE_F16)
-                return K(finish_f16);
-        if (s->dtype == DTYPE_BF16)
-                return K(finish_bf16);
-        if (s->op == OP_SUM)
-                return others[s->dtype].copy;
-        return s->op == OP_MEAN && !dtype_is_integer(s->dtype) ? reducing[s->dtype][OP_MEAN]
-                                                               : CUDA_KERNEL_NONE;
-}
-
 /* CUDA_KERNEL_NONE: nobody can. */
 static enum cuda_kernel choose(const struct cuda_step *s) {
         if (s->dtype >= N_DTYPE || s->op >= N_OP)
@@ -140,7 +129,6 @@ static enum cuda_kernel choose(const struct cuda_step *s) {
         switch (s->work) {
         case CUDA_COPY: return others[s->dtype].copy;
         case CUDA_REDUCE: return choose_reduce(s);
-        case CUDA_FINISH: return choose_finish(s);
         }
         return CUDA_KERNEL_NONE;
 }
@@ -150,9 +138,16 @@ static enum cuda_kernel with_checks(enum cuda_kernel kernel) {
         return kernel + (K(checked_sum_8) - K(sum_8));
 }
 
+/* Both lists begin with the reductions, in one order; behind them come the copies. */
+static enum cuda_kernel over_axes(enum cuda_kernel kernel) {
+        if (kernel < K(sum_8) || kernel >= K(copy_8))
+                return CUDA_KERNEL_NONE;
+        return K(folded_sum_8) + (kernel - K(sum_8)) / (K(prod_8) - K(sum_8));
+}
+
 /* --- how many threads --- */
 
-static void set_grid(struct cuda_launch *l, uint64_t n_blocks, uint32_t n_multiprocessors) {
+void cuda_launch_set_grid(struct cuda_launch *l, uint64_t n_blocks, uint32_t n_multiprocessors) {
         uint64_t most = (uint64_t)(n_multiprocessors ? n_multiprocessors : 1) * BLOCKS_EACH;
         uint32_t n = (uint32_t)(n_blocks < most ? n_blocks : most);
         memcpy(l->grid, (uint32_t[3]){ n ? n : 1, 1, 1 }, sizeof(l->grid));
@@ -170,7 +165,8 @@ static uint32_t n_operands(const struct cuda_step *s) {
 }
 
 static uint64_t n_words(const struct cuda_step *s) {
-        return n_operands(s) + (s->weights ? s->n_inputs : 0) + (uint64_t)n_operands(s) * s->n_dims;
+        return n_operands(s) + (s->weights ? s->n_inputs : 0) + (uint64_t)n_operands(s) * s->n_dims +
+               2 * (uint64_t)s->n_inputs * s->n_folds;
 }
 
 uint64_t cuda_step_table_bytes(const struct cuda_step *s) {
@@ -187,10 +183,13 @@ static void fill_words(const struct cuda_step *s, uint64_t *words) {
         }
         if (s->n_dims)
                 memcpy(words, s->strides, (size_t)n_operands(s) * s->n_dims * sizeof(*words));
+        words += (size_t)n_operands(s) * s->n_dims;
+        if (s->n_folds)
+                memcpy(words, s->folds, 2 * (size_t)s->n_inputs * s->n_folds * sizeof(*words));
 }
 
 static bool has_vectors(const struct cuda_step *s) {
-        if (s->n_dims)
+        if (s->n_dims || s->n_folds)
                 return false;
         for (uint32_t i = 0; i < n_operands(s); i++)
                 if (s->operands[i] % VECTOR_BYTES)
@@ -220,6 +219,7 @@ static void fill_args(const struct cuda_step *s, struct cuda_args *ret) {
                 .has_weights = s->weights != NULL,
                 .has_vectors = has_vectors(s),
                 .n_dims = s->n_dims,
+                .n_folds = s->n_folds,
                 .is_product = s->op == OP_PROD,
         };
         if (s->n_dims)
@@ -232,6 +232,8 @@ static bool is_sound(const struct cuda_step *s) {
         if (s->n_inputs < 1 || s->n_inputs > MAX_WORLD || (is_one && s->n_inputs > 1) ||
                 s->n_outputs > MAX_WORLD || s->n_dims > CUDA_MAX_DIMS)
                 return false;
+        if (s->n_folds && (is_one || s->n_folds > CUDA_MAX_DIMS || s->nonfinite || s->sums || s->wrapped))
+                return false;
         if (s->op == OP_MEAN && !is_one)
                 return s->weights ? s->total_weight > 0 : s->divisor > 0;
         return true;
@@ -241,7 +243,7 @@ static bool is_sound(const struct cuda_step *s) {
 static void set_element_grid(const struct cuda_step *s, struct cuda_launch *l) {
         bool is_vector = has_vectors(s) && !s->nonfinite && !s->sums && l->kernel != others[s->dtype].wrapped;
         uint64_t each = is_vector ? VECTOR_BYTES / dtype_bytes(s->dtype) : 1;
-        set_grid(l, blocks_for(s->count / each + (s->count % each > 0)), s->n_multiprocessors);
+        cuda_launch_set_grid(l, blocks_for(s->count / each + (s->count % each > 0)), s->n_multiprocessors);
 }
 
 static void set_launch(const struct cuda_step *s, enum cuda_kernel kernel, struct cuda_launch *l) {
@@ -257,7 +259,7 @@ static bool wants_wrapped(const struct cuda_step *s) {
 }
 
 int cuda_step_prepare(const struct cuda_step *s, struct cuda_launch ret[CUDA_STEP_LAUNCHES]) {
-        enum cuda_kernel kernel = choose(s);
+        enum cuda_kernel kernel = s->n_folds ? over_axes(choose(s)) : choose(s);
         int n = 0;
         if (kernel == CUDA_KERNEL_NONE || !is_sound(s))
                 return -EINVAL;
@@ -286,45 +288,8 @@ int cuda_move_prepare(const struct cuda_move *m, struct cuda_launch *ret) {
                 .n_segments = m->n_segments,
                 .n_bytes = n_bytes,
         };
-        set_grid(ret, n_bytes / CUDA_MOVE_BYTES + 1, m->n_multiprocessors);
+        cuda_launch_set_grid(ret, n_bytes / CUDA_MOVE_BYTES + 1, m->n_multiprocessors);
         return m->n_segments ? 0 : -EINVAL;
-}
-
-/* --- rows --- */
-
-enum dtype cuda_accumulator_dtype(enum dtype dtype) {
-        return dtype == DTYPE_F16 || dtype == DTYPE_BF16 ? DTYPE_F32 : dtype;
-}
-
-static int prepare_rows(const struct cuda_rows *r, enum cuda_kernel kernel, struct cuda_launch *ret) {
-        if (kernel == CUDA_KERNEL_NONE || (r->index_dtype != DTYPE_I32 && r->index_dtype != DTYPE_I64))
-                return -EINVAL;
-        ret->kernel = kernel;
-        ret->args.rows = (struct cuda_rows_args){
-                .abort = r->abort,
-                .table = r->table,
-                .rows = r->rows,
-                .indices = r->indices,
-                .beyond = r->beyond,
-                .first_row = r->first_row,
-                .n_table_rows = r->n_table_rows,
-                .n_columns = r->n_columns,
-                .n_rows = r->n_rows,
-                .index_bytes = dtype_bytes(r->index_dtype),
-                .element_bytes = dtype_bytes(r->dtype),
-        };
-        return 0;
-}
-
-int cuda_gather_prepare(const struct cuda_rows *r, struct cuda_launch *ret) {
-        set_grid(ret, r->n_rows, r->n_multiprocessors);
-        return prepare_rows(r, dtype_bytes(r->dtype) ? K(gather_rows) : CUDA_KERNEL_NONE, ret);
-}
-
-/* A block for each row that may be hit, at most. */
-int cuda_scatter_add_prepare(const struct cuda_rows *r, struct cuda_launch *ret) {
-        set_grid(ret, r->n_table_rows, r->n_multiprocessors);
-        return prepare_rows(r, r->dtype < N_DTYPE ? others[r->dtype].scatter_add : CUDA_KERNEL_NONE, ret);
 }
 
 /* --- patterns --- */
@@ -336,7 +301,7 @@ static int prepare_pattern(const struct cuda_pattern *p, enum cuda_kernel kernel
         ret->args.pattern = (struct cuda_pattern_args){
                 .at = p->at, .n_words = p->n_words, .seed = p->seed, .wrong = p->wrong
         };
-        set_grid(ret, blocks_for(p->n_words), p->n_multiprocessors);
+        cuda_launch_set_grid(ret, blocks_for(p->n_words), p->n_multiprocessors);
         return 0;
 }
 

@@ -6,7 +6,9 @@
 #include "backends/cuda/kernels-warp.cuh"
 #include "backends/cuda/kernels-pass.cuh"
 #include "backends/cuda/kernels-wide.cuh"
+#include "backends/cuda/kernels-fold.cuh"
 #include "backends/cuda/kernels-memory.cuh"
+#include "backends/cuda/kernels-sparse.cuh"
 
 /* By value and never changed, so that no thread makes a copy of it. */
 #ifndef PARAMETER
@@ -22,6 +24,20 @@
                 reduce_with_checks<__VA_ARGS__>(a);                                                          \
         }
 CUDA_ELEMENT_KERNELS(DEFINE_ELEMENT_KERNEL)
+
+#define DEFINE_FOLD_KERNEL(name, ...)                                                                        \
+        extern "C" __global__ void __launch_bounds__(CUDA_BLOCK)                                             \
+                tutti_folded_##name(PARAMETER(cuda_args, a)) {                                               \
+                fold<Long<__VA_ARGS__>>(a);                                                                  \
+        }
+CUDA_REDUCTIONS(DEFINE_FOLD_KERNEL)
+
+#define DEFINE_ROW_KERNEL(name, ...)                                                                         \
+        extern "C" __global__ void __launch_bounds__(CUDA_BLOCK)                                             \
+                tutti_joined_##name(PARAMETER(cuda_args, a)) {                                               \
+                join_rows<__VA_ARGS__>(a);                                                                   \
+        }
+CUDA_ROW_KERNELS(DEFINE_ROW_KERNEL)
 
 /* Looked for before the pass, which may write into an input. */
 template <class T> INLINE void count_wrapped(const cuda_args &a) {

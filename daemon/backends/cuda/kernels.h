@@ -18,13 +18,17 @@
 #include "model/op.h"
 #include "model/rounding.h"
 
-/* Each kernel that goes over elements is there twice: the second looks for NaNs and sums up what it reads. */
+/* Each kernel that goes over elements is there twice: the second looks for NaNs and sums up what it reads. Of
+ * those that combine there is a third, which does so over axes too. */
 #define CUDA_KERNEL_PAIR(name, ...) CUDA_KERNEL_##name, CUDA_KERNEL_checked_##name,
+#define CUDA_KERNEL_FOLD(name, ...) CUDA_KERNEL_folded_##name,
+#define CUDA_KERNEL_ROW(name, ...)  CUDA_KERNEL_joined_##name,
 #define CUDA_KERNEL_ONE(name, ...)  CUDA_KERNEL_##name,
 enum cuda_kernel {
         CUDA_KERNEL_NONE,
-        CUDA_ELEMENT_KERNELS(CUDA_KERNEL_PAIR) CUDA_COUNTING_KERNELS(CUDA_KERNEL_ONE)
-                CUDA_OTHER_KERNELS(CUDA_KERNEL_ONE) N_CUDA_KERNELS
+        CUDA_ELEMENT_KERNELS(CUDA_KERNEL_PAIR) CUDA_REDUCTIONS(CUDA_KERNEL_FOLD)
+                CUDA_ROW_KERNELS(CUDA_KERNEL_ROW) CUDA_COUNTING_KERNELS(CUDA_KERNEL_ONE)
+                        CUDA_OTHER_KERNELS(CUDA_KERNEL_ONE) N_CUDA_KERNELS
 };
 
 /* Its name in the module: "tutti_sum_f32". Not of CUDA_KERNEL_NONE. */
@@ -36,20 +40,22 @@ struct cuda_launch {
         union {
                 struct cuda_args elements;
                 struct cuda_move_args move;
-                struct cuda_rows_args rows;
+                struct cuda_indices_args indices;
+                struct cuda_order_args order;
                 struct cuda_pattern_args pattern;
         } args;
 };
+
+/* As many blocks as there is work for, and no more than keep the device busy. */
+void cuda_launch_set_grid(struct cuda_launch *l, uint64_t n_blocks, uint32_t n_multiprocessors);
 
 /* A step of a plan, with addresses of the device for its operands. */
 struct cuda_step {
         enum cuda_work {
                 CUDA_REDUCE,
-                CUDA_COPY,  /* input 0 to every output */
-                CUDA_FINISH /* input 0 are sums in cuda_accumulator_dtype(dtype), of which SUM or MEAN is made
-                             */
+                CUDA_COPY, /* input 0 to every output */
         } work;
-        enum op op; /* these four: REDUCE, FINISH */
+        enum op op; /* these four: of REDUCE */
         enum rounding rounding;
         uint32_t divisor;               /* MEAN without weights: >= 1 */
         double total_weight;            /* with weights */
@@ -62,6 +68,9 @@ struct cuda_step {
         uint32_t n_dims;
         const uint64_t *shape;   /* [n_dims] */
         const uint64_t *strides; /* in elements, [n_dims] of each operand */
+        /* REDUCE over dimensions of the inputs, too; without checks. */
+        uint32_t n_folds;
+        const uint64_t *folds; /* of each input n_folds lengths, none of them 0, then as many strides */
         /* Addresses in device memory that the device writes, 0: not asked for; all of it zero before. */
         uint64_t nonfinite; /* struct cuda_count [n_inputs]: NaNs and infinities (check_numerics) */
         uint64_t sums;      /* uint64_t [n_inputs]: checksums of what was read (check_inputs) */
@@ -87,7 +96,7 @@ static inline uint64_t cuda_count_first(const struct cuda_count *c) {
         return UINT64_MAX - c->first_back;
 }
 
-/* --- packs, rows, patterns: each fills one launch; 0, or -EINVAL --- */
+/* --- packs, patterns: each fills one launch; 0, or -EINVAL --- */
 
 /* Copies many pieces of memory, which do not overlap, in one launch: into a pack and out of it. Sets `start`
  * of each of `segments` (on the host); empty ones are not allowed. `at`: where they will be on the device. */
@@ -99,24 +108,6 @@ struct cuda_move {
         uint32_t n_multiprocessors;
 };
 int cuda_move_prepare(const struct cuda_move *m, struct cuda_launch *ret) MUST_USE;
-
-/* Sparse values: rows by their indices. An index that names no row is left out and counted.
- *
- * gather: rows[i] = table[indices[i]]. scatter_add: accumulators[indices[i]] += rows[i], one input after the
- * other and each in the order of its rows: launched for each rank in turn on one stream, the sums are made in
- * rank order, by whichever blocks. The accumulators are of cuda_accumulator_dtype and begin at +0 (memset); a
- * step of CUDA_FINISH brings them to where they belong. */
-enum dtype cuda_accumulator_dtype(enum dtype dtype); /* f32 for halves, otherwise the same */
-struct cuda_rows {
-        enum dtype dtype;       /* of the rows */
-        enum dtype index_dtype; /* i32 or i64 */
-        uint64_t table, rows, indices, beyond, abort;
-        uint64_t first_row; /* rows of the inputs before this one, for `beyond` */
-        uint64_t n_table_rows, n_columns, n_rows;
-        uint32_t n_multiprocessors;
-};
-int cuda_gather_prepare(const struct cuda_rows *r, struct cuda_launch *ret) MUST_USE;
-int cuda_scatter_add_prepare(const struct cuda_rows *r, struct cuda_launch *ret) MUST_USE;
 
 /* Fills n_words of 8 bytes with a pattern, and counts in `wrong` (zero before) those that are not as they
  * were filled: what a path has lost, doubled or moved is seen. */

@@ -249,10 +249,11 @@ static uint64_t bytes_of_rows(
 static void scatter_begin(const struct chunk *c, const struct step *s, struct scatter *ret) {
         const struct operand *inputs = plan_inputs(c->plan, s), *outputs = plan_outputs(c->plan, s);
         const uint64_t total = plan_extents(c->plan, s->entry)[c->plan->extents_of_entry - 1];
-        CHECK(s->n_inputs > 3 && s->n_inputs - 3 <= MAX_WORLD && s->n_outputs <= MAX_WORLD);
+        CHECK(s->n_inputs > SCATTER_ORDER && s->n_inputs - SCATTER_ORDER <= MAX_WORLD &&
+                s->n_outputs <= MAX_WORLD);
         ret->chunk = c;
         ret->step = s;
-        ret->n_halves = s->n_inputs - 3;
+        ret->n_halves = s->n_inputs - SCATTER_ORDER;
         ret->n_pairs = s->count / s->row_elements;
         ret->pairs = pairs_at(c, s, ret->n_halves, ret->n_pairs);
         ret->addresses = (const void **)(void *)locate(

@@ -22,10 +22,14 @@ static void run_grid(
 #define DEFINE_RUN_OF_PAIR(name, ...)                                                                        \
         DEFINE_RUN(name, cuda_args)                                                                          \
         DEFINE_RUN(checked_##name, cuda_args)
+#define DEFINE_RUN_OF_FOLD(name, ...)        DEFINE_RUN(folded_##name, cuda_args)
+#define DEFINE_RUN_OF_ROW(name, ...)         DEFINE_RUN(joined_##name, cuda_args)
 #define DEFINE_RUN_OF_COUNTING(name, ...)    DEFINE_RUN(name, cuda_args)
 #define DEFINE_RUN_OF_OTHER(name, how, type) DEFINE_RUN(name, type)
 
 CUDA_ELEMENT_KERNELS(DEFINE_RUN_OF_PAIR)
+CUDA_REDUCTIONS(DEFINE_RUN_OF_FOLD)
+CUDA_ROW_KERNELS(DEFINE_RUN_OF_ROW)
 CUDA_COUNTING_KERNELS(DEFINE_RUN_OF_COUNTING)
 CUDA_OTHER_KERNELS(DEFINE_RUN_OF_OTHER)
 
@@ -33,10 +37,13 @@ template <class Args> static const uint32_t bytes_of[1] = { sizeof(Args) };
 
 #define ENTRY(name, type)               { "tutti_" #name, run_##name, 1, bytes_of<type> },
 #define ENTRIES_OF_PAIR(name, ...)      ENTRY(name, cuda_args) ENTRY(checked_##name, cuda_args)
+#define ENTRY_OF_FOLD(name, ...)        ENTRY(folded_##name, cuda_args)
+#define ENTRY_OF_ROW(name, ...)         ENTRY(joined_##name, cuda_args)
 #define ENTRY_OF_COUNTING(name, ...)    ENTRY(name, cuda_args)
 #define ENTRY_OF_OTHER(name, how, type) ENTRY(name, type)
 
 static const struct fake_kernel kernels[] = { CUDA_ELEMENT_KERNELS(ENTRIES_OF_PAIR)
-                CUDA_COUNTING_KERNELS(ENTRY_OF_COUNTING) CUDA_OTHER_KERNELS(ENTRY_OF_OTHER) };
+                CUDA_REDUCTIONS(ENTRY_OF_FOLD) CUDA_ROW_KERNELS(ENTRY_OF_ROW)
+                        CUDA_COUNTING_KERNELS(ENTRY_OF_COUNTING) CUDA_OTHER_KERNELS(ENTRY_OF_OTHER) };
 
 extern const struct fake_kernel_table fakecuda_kernels = { kernels, sizeof(kernels) / sizeof(kernels[0]) };
