@@ -39,7 +39,6 @@ void lane_ask(struct tutti *t) {
         }
 }
 
-/* A forked child has no business in it. */
 static struct lane_slot *map_slot(int fd) {
         struct stat st;
         if (fstat(fd, &st) < 0 || st.st_size < LANE_PAGE_BYTES)
@@ -67,8 +66,10 @@ const char *lane_take(struct tutti *t, const struct reply *reply, struct packet 
         return t->lane.slot ? NULL : "a lane that cannot be mapped";
 }
 
-static void unmap(struct lane *lane) {
-        if (lane->slot)
+/* A forked child does not have the page; something else may be there. */
+static void drop(struct tutti *t) {
+        struct lane *lane = &t->lane;
+        if (lane->slot && !fork_guard_is_child(t->guard))
                 munmap(lane->slot, LANE_PAGE_BYTES);
         lane->slot = NULL;
         fd_close(&lane->bell);
@@ -77,7 +78,7 @@ static void unmap(struct lane *lane) {
 void lane_let_go(struct tutti *t) {
         if (t->lane.is_asked && !t->opening_lane.is_ended)
                 call_drop(t, &t->opening_lane);
-        unmap(&t->lane);
+        drop(t);
         t->lane.is_asked = false;
         t->lane.call = NULL;
         t->lane.n_starts = 0;
@@ -86,7 +87,7 @@ void lane_let_go(struct tutti *t) {
 void lane_free(struct tutti *t) {
         if (t->lane.is_asked)
                 call_deinit(&t->opening_lane);
-        unmap(&t->lane);
+        drop(t);
 }
 
 /* --- starting --- */
@@ -135,16 +136,16 @@ bool lane_start(
 
 enum lane_state { LANE_STARTED, LANE_DONE, LANE_PASSED };
 
+/* Its state is looked at behind its request: whoever changes the slot's request clears the state first. And
+ * the board behind the state: what was passed on ends in the page as well, and is told by a packet. */
 static enum lane_state look(const struct tutti *t, const struct call *call) {
         const struct page_slot *slot = &t->page[call->request % STATUS_PAGE_SLOTS];
-        /* Its state is looked at behind its request: whoever changes the slot's request clears the state
-         * first. */
+        uint32_t state = PAGE_FREE;
         if (atomic_load_explicit(&slot->request, memory_order_acquire) == call->request)
-                switch (atomic_load_explicit(&slot->state, memory_order_acquire)) {
-                case PAGE_DONE: return LANE_DONE;
-                case PAGE_FAILED: return LANE_PASSED;
-                }
-        return atomic_load(&t->board->passed) == t->lane.n_starts ? LANE_PASSED : LANE_STARTED;
+                state = atomic_load_explicit(&slot->state, memory_order_acquire);
+        if (state == PAGE_FAILED || atomic_load(&t->board->passed) == t->lane.n_starts)
+                return LANE_PASSED;
+        return state == PAGE_DONE ? LANE_DONE : LANE_STARTED;
 }
 
 /* As the others before it, but for its number and its times. */
