@@ -41,7 +41,8 @@ struct road {
         UT_hash_handle hh;
         struct group *group;
         uint32_t n_standings;
-        const struct lane_set *running; /* when it was closed, the lane still ran it */
+        const struct lane_set *running; /* when it was closed, the lane still ran it: */
+        uint64_t running_number;
         bool is_open, is_doomed;        /* doomed: its group has changed; it goes when nothing runs */
         struct charge charge;
 };
@@ -215,6 +216,7 @@ static void road_close(struct conductor *c, struct road *road) {
         road->running = lane_road_close(c->house.lanes, &road->lane, starts, &n);
         road->is_open = false;
         c->n_running += road->running != NULL;
+        road->running_number = road->lane.next_number - 1;
         rendezvous_set_next_number(road->group, road->lane.next_number);
         (void)conductor_pull_lane(c); /* all but what still runs */
         for (uint32_t i = 0; i < n; i++)
@@ -405,7 +407,7 @@ static void conductor_ran(struct conductor *c, const struct lane_run *run) {
         stats_add(c->house.stats, m);
         end_failure(m);
         c->work += m->n_halves;
-        if (road->running != run->set)
+        if (!road->running || road->running_number != run->number)
                 return;
         road->running = NULL;
         c->n_running--;
