@@ -387,6 +387,12 @@ static void end_failure(struct meeting *m) {
         m->status = STATUS_OK;
 }
 
+/* Not one of the same set that has only waited to be taken: what was under way when the road was closed is
+ * its last. */
+static bool is_under_way(const struct road *road, const struct lane_run *run) {
+        return road->running == run->set && run->number + 1 == road->lane.next_number;
+}
+
 static void conductor_ran(struct conductor *c, const struct lane_run *run) {
         struct road *road = road_of(run->road);
         struct standing *s = standing_of(run->set);
@@ -405,7 +411,7 @@ static void conductor_ran(struct conductor *c, const struct lane_run *run) {
         stats_add(c->house.stats, m);
         end_failure(m);
         c->work += m->n_halves;
-        if (road->running != run->set)
+        if (!is_under_way(road, run))
                 return;
         road->running = NULL;
         c->n_running--;
