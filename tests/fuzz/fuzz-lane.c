@@ -230,13 +230,14 @@ static void new_client(struct world *w, uint32_t client) {
         stage_client_init(&w->stage, &p->client, p->session);
 }
 
-static void take_start(struct world *w, uint32_t client) {
+static bool take_start(struct world *w, uint32_t client) {
         struct lane_start start;
         struct player *p = &w->players[client];
         if (!p->is_there || !lane_take_start(w->stage.lanes, p->client.lane, &start))
-                return;
+                return false;
         EXPECT(start.session == p->session);
         note_handed(w, &start);
+        return true;
 }
 
 static void free_client(struct world *w, uint32_t client) {
@@ -347,7 +348,7 @@ static void play_client(struct world *w, char letter, uint32_t client, struct sc
                 return;
         switch (letter) {
         case 'x': free_client(w, client); break;
-        case 'p': take_start(w, client); break;
+        case 'p': (void)take_start(w, client); break;
         case 'r': stage_ring(&p->client); break;
         case 'w': poke(p, a, b); break;
         case 'b': bump(p, a == 7 ? UINT64_MAX : a); break; /* 7: backwards */
@@ -405,7 +406,8 @@ static void meet_after_all(struct world *w) {
         for (uint32_t i = 0; i < N_ROADS; i++)
                 close_road(w, i);
         for (uint32_t i = 0; i < N_CLIENTS; i++)
-                take_start(w, i);
+                while (take_start(w, i)) /* twice, where one that was copied has been taken back */
+                        ;
         for (uint32_t i = 0; i < N_ROADS && w->n_entries + N_CLIENTS < MAX_WRITTEN; i++) {
                 struct way *way = w->ways[i];
                 if (!way)
