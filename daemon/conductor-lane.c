@@ -41,8 +41,7 @@ struct road {
         UT_hash_handle hh;
         struct group *group;
         uint32_t n_standings;
-        const struct lane_set *running; /* when it was closed, the lane still ran it: */
-        uint64_t running_number;
+        const struct lane_set *running; /* when it was closed, the lane still ran it */
         bool is_open, is_doomed;        /* doomed: its group has changed; it goes when nothing runs */
         struct charge charge;
 };
@@ -65,7 +64,7 @@ static struct standing *standing_of(const struct lane_set *set) {
 }
 
 uint64_t conductor_n_passed(const struct conductor *c) {
-        return lanes_stats(c->house.lanes).n_passed;
+        return c->house.lanes ? lanes_stats(c->house.lanes).n_passed : 0;
 }
 
 /* --- standing meetings --- */
@@ -216,7 +215,6 @@ static void road_close(struct conductor *c, struct road *road) {
         road->running = lane_road_close(c->house.lanes, &road->lane, starts, &n);
         road->is_open = false;
         c->n_running += road->running != NULL;
-        road->running_number = road->lane.next_number - 1;
         rendezvous_set_next_number(road->group, road->lane.next_number);
         (void)conductor_pull_lane(c); /* all but what still runs */
         for (uint32_t i = 0; i < n; i++)
@@ -389,6 +387,12 @@ static void end_failure(struct meeting *m) {
         m->status = STATUS_OK;
 }
 
+/* Not one of the same set that has only waited to be taken: what was under way when the road was closed is
+ * its last. */
+static bool is_under_way(const struct road *road, const struct lane_run *run) {
+        return road->running == run->set && run->number + 1 == road->lane.next_number;
+}
+
 static void conductor_ran(struct conductor *c, const struct lane_run *run) {
         struct road *road = road_of(run->road);
         struct standing *s = standing_of(run->set);
@@ -407,7 +411,7 @@ static void conductor_ran(struct conductor *c, const struct lane_run *run) {
         stats_add(c->house.stats, m);
         end_failure(m);
         c->work += m->n_halves;
-        if (!road->running || road->running_number != run->number)
+        if (!is_under_way(road, run))
                 return;
         road->running = NULL;
         c->n_running--;
@@ -420,6 +424,8 @@ static void conductor_ran(struct conductor *c, const struct lane_run *run) {
 bool conductor_pull_lane(struct conductor *c) {
         struct lane_road *refused;
         bool is_any = false;
+        if (!c->house.lanes)
+                return false;
         while (lanes_take_run(c->house.lanes, &c->lane_run)) {
                 conductor_ran(c, &c->lane_run);
                 is_any = true;
@@ -476,7 +482,10 @@ void conductor_open_lane(struct conductor *c, struct session *s, const struct re
         CLEANUP_FD int bell = -1;
         enum status status;
         error_init(&c->error, STATUS_OK);
-        if (s->lane)
+        if (!c->house.lanes)
+                status = error_set(
+                        &c->error, STATUS_UNSUPPORTED, FIELD_UNSPECIFIED, "this tuttid has no lane");
+        else if (s->lane)
                 status = error_set(&c->error, STATUS_BUSY, FIELD_UNSPECIFIED, "this connection has its lane");
         else
                 status = make_lane(c, s, &slot, &bell);

@@ -32,7 +32,7 @@ struct lanes {
         bool has_thread;
         int epoll, stop;
         pthread_mutex_t lock;
-        bool is_stopping;
+        bool is_stopping, is_asleep; /* asleep: on the bells; it looks at no road */
         /* By the number that its bell has in the epoll; NULL: free. A bell that rings late for one that is
          * gone rings for its successor, which harms nobody. */
         struct lane **lanes;
@@ -46,8 +46,10 @@ struct lanes {
         _Atomic uint32_t n_news; /* runs and refused roads: whoever finds 0 need not take the lock */
 };
 
-/* Under the lock. Copies what was started since the last look; whether it is of this place and nobody's. */
-bool lane_look(struct lane_place *p);
+/* Under the lock. Copies what was started since the last look; whether it is of this place and nobody's. What
+ * is of another place was perhaps started without a ring, since this one is watched: its road is from now on.
+ */
+bool lane_look(struct lanes *l, struct lane_place *p);
 /* Under the lock: from now on somebody's; whose it is not the lane's, it is answered by a packet. */
 void lane_take(struct lane *lane);
 void lane_pass(struct lane *lane);

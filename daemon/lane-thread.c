@@ -143,20 +143,20 @@ static void run_road(struct lanes *l, struct lane_road *road, const struct lane_
                 ring(l);
 }
 
-static bool all_have_started(struct lane_road *road) {
+static bool all_have_started(struct lanes *l, struct lane_road *road) {
         bool have_all = true;
         for (uint32_t i = 0; i < road->n_places; i++)
-                have_all &= lane_look(&road->places[i]);
+                have_all &= lane_look(l, &road->places[i]);
         return have_all;
 }
 
 /* Whether something happened. */
 static bool look_at(struct lanes *l, struct lane_road *road) {
-        if (!all_have_started(road)) {
+        if (!all_have_started(l, road)) {
                 if (++road->n_idle < IDLE_LOOKS)
                         return false;
                 road_unwatch(l, road);
-                if (!all_have_started(road)) /* since they could know that nobody looks */
+                if (!all_have_started(l, road)) /* since they could know that nobody looks */
                         return false;
                 road_watch(l, road);
         }
@@ -202,10 +202,12 @@ static void hear(struct lanes *l, uint64_t number) {
 /* Gives the lock up while it sleeps. */
 static void hear_bells(struct lanes *l, int timeout_ms) {
         struct epoll_event events[RINGS_AT_ONCE];
+        l->is_asleep = timeout_ms != 0;
         CHECK(pthread_mutex_unlock(&l->lock) == 0);
         int n = epoll_wait(l->epoll, events, RINGS_AT_ONCE, timeout_ms);
         CHECK(n >= 0 || errno == EINTR);
         CHECK(pthread_mutex_lock(&l->lock) == 0);
+        l->is_asleep = false;
         for (int i = 0; i < n; i++)
                 hear(l, events[i].data.u64);
 }

@@ -234,7 +234,16 @@ static void lane_copy(struct lane *lane) {
         s->has_key = n_bytes <= MAX_KEY_BYTES && key_name(&s->key, (const char *)words, n_bytes);
 }
 
-bool lane_look(struct lane_place *p) {
+/* Not where the thread is asleep: then its client rings, who must not be told before that it is watched. */
+static void watch_started(struct lanes *l, const struct lane *lane) {
+        for (struct lane_place *p = lane_next_place(lane, NULL); p && !l->is_asleep;
+                p = lane_next_place(lane, p))
+                if (p->membership == lane->start.membership && p->road->is_open && !p->road->is_refused &&
+                        !p->road->is_watched)
+                        road_watch(l, p->road);
+}
+
+bool lane_look(struct lanes *l, struct lane_place *p) {
         struct lane *lane = p->lane;
         uint64_t start = atomic_load(&lane->slot->start);
         if (start == lane->taken)
@@ -243,6 +252,8 @@ bool lane_look(struct lane_place *p) {
                 lane->seen = start;
                 lane->seen_ns = clock_now_ns();
                 lane_copy(lane);
+                if (lane->start.membership != p->membership)
+                        watch_started(l, lane);
         }
         return lane->start.membership == p->membership;
 }
@@ -259,7 +270,7 @@ void lane_pass(struct lane *lane) {
 bool lane_take_start(struct lanes *l, struct lane *lane, struct lane_start *ret) {
         struct lane_place any = { .lane = lane };
         lanes_lock(l);
-        (void)lane_look(&any);
+        (void)lane_look(l, &any);
         bool is_new = lane->seen != lane->taken;
         if (is_new) {
                 *ret = lane->start;
@@ -348,7 +359,7 @@ const struct lane_set *lane_road_close(
                 struct lane *lane = road->places[i].lane;
                 if (--lane->n_open == 0)
                         atomic_store(&lane->board->is_open, 0);
-                if (!lane_look(&road->places[i]))
+                if (!lane_look(l, &road->places[i]))
                         continue;
                 ret_starts[(*ret_n)++] = lane->start;
                 lane_pass(lane);
