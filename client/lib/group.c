@@ -49,8 +49,11 @@ static void group_destroy(struct tutti_group *g) {
 }
 
 void groups_free(struct tutti *t) {
-        list_for_each_safe (it, tmp, &t->groups)
-                group_destroy(list_entry(it, struct tutti_group, node));
+        list_for_each_safe (it, tmp, &t->groups) {
+                struct tutti_group *g = list_entry(it, struct tutti_group, node);
+                call_drop(t, &g->resuming); /* it may still wait for an answer */
+                group_destroy(g);
+        }
 }
 
 uint64_t group_take_number(struct tutti_group *g, uint64_t *ret_epoch) {

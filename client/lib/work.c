@@ -141,7 +141,9 @@ void work_drop(struct tutti_work *w) {
         pthread_mutex_unlock(&t->lock);
 }
 
+/* It may still stand among the calls that wait for an answer. */
 static void work_free_memory(struct tutti_work *w) {
+        call_drop(w->t, &w->call);
         let_go_of_object(w);
         call_deinit(&w->call);
         failure_unref(w->refusal);
