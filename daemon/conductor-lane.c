@@ -42,7 +42,8 @@ struct road {
         struct group *group;
         uint32_t n_standings;
         const struct lane_set *running; /* when it was closed, the lane still ran it */
-        bool is_open, is_doomed;        /* doomed: its group has changed; it goes when nothing runs */
+        bool is_slow; /* memory stood still under a run: workers do what comes, who are several (P21) */
+        bool is_open, is_doomed; /* doomed: its group has changed; it goes when nothing runs */
         struct charge charge;
 };
 
@@ -259,8 +260,8 @@ void conductor_forget_all_roads(struct conductor *c) {
 
 void conductor_offer_road(struct conductor *c, struct group *g) {
         struct road *road = c->roads ? road_find(c, g->id) : NULL;
-        if (!road || road->is_open || road->running || road->n_standings == 0 || c->is_draining ||
-                g->epoch != road->lane.epoch || !rendezvous_is_quiet(g))
+        if (!road || road->is_open || road->running || road->is_slow || road->n_standings == 0 ||
+                c->is_draining || g->epoch != road->lane.epoch || !rendezvous_is_quiet(g))
                 return;
         road->lane.next_number = g->next_number;
         road->is_open = true;
@@ -405,14 +406,20 @@ static void conductor_ran(struct conductor *c, const struct lane_run *run) {
                 note_answers(c, m);
         else
                 tell_failure(c, m, s->task);
+        if (run->blocked_ns)
+                conductor_log_blocked(m, run->blocked_ns);
+        road->is_slow |= run->blocked_ns > 0;
         rendezvous_note_stood(m);
         conductor_log_end(m);
         recorder_add(c->house.recorder, m);
         stats_add(c->house.stats, m);
         end_failure(m);
         c->work += m->n_halves;
-        if (!is_under_way(road, run))
+        if (!is_under_way(road, run)) {
+                if (road->is_slow) /* *run is overwritten here */
+                        road_close(c, road);
                 return;
+        }
         road->running = NULL;
         c->n_running--;
         if (s->is_doomed)

@@ -14,6 +14,7 @@
 #include "base/log.h"
 
 #define IDLE_LOOKS    10
+#define BLOCKED_NS    (100 * NS_PER_MS)
 #define LOOKS_A_RING  16 /* at the bells of roads that nobody looks at */
 #define RINGS_AT_ONCE 64
 
@@ -83,9 +84,11 @@ static void write_boards(const struct lane_run *run) {
 
 static void run_set(struct lanes *l, struct lane_run *run) {
         const struct memory *culprit = NULL;
+        uint64_t begun_ns = clock_now_ns();
         set_pages(run, PAGE_BEGUN);
         run->status = run_plan(l, run->set->plan, &culprit);
         run->done_ns = clock_now_ns();
+        run->blocked_ns = run->done_ns - begun_ns >= BLOCKED_NS ? run->done_ns - begun_ns : 0;
         run->culprit_session = culprit ? culprit->session : 0;
         run->culprit_buffer = culprit ? culprit->buffer : 0;
         if (run->status != STATUS_OK)

@@ -332,6 +332,16 @@ void road_unwatch(struct lanes *l, struct lane_road *road) {
                         atomic_store(&road->places[i].lane->board->is_watched, 0);
 }
 
+/* Who has rung while it was closed was not heard. */
+static void ring_for_started(struct lanes *l, struct lane_road *road) {
+        static const uint64_t one = 1;
+        for (uint32_t i = 0; i < road->n_places; i++)
+                if (lane_look(l, &road->places[i])) {
+                        (void)!write(road->places[i].lane->bell, &one, sizeof(one));
+                        return;
+                }
+}
+
 void lane_road_open(struct lanes *l, struct lane_road *road) {
         CHECK(!road->is_open && !road->running && road->n_places > 0);
         lanes_lock(l);
@@ -340,6 +350,7 @@ void lane_road_open(struct lanes *l, struct lane_road *road) {
         for (uint32_t i = 0; i < road->n_places; i++)
                 if (road->places[i].lane->n_open++ == 0)
                         atomic_store(&road->places[i].lane->board->is_open, 1);
+        ring_for_started(l, road);
         lanes_unlock(l);
 }
 

@@ -82,7 +82,8 @@ struct lane_run {
         struct key key;
         uint32_t last_place;
         uint64_t sealed_ns, done_ns;
-        enum status status; /* OK, or BAD_FD with the culprit: nothing stands in the pages of its members */
+        uint64_t blocked_ns; /* how long it has run; 0 below 100 ms */
+        enum status status;  /* OK, or BAD_FD with the culprit: nothing stands in the pages of its members */
         uint64_t culprit_session, culprit_buffer;
         uint64_t requests[LANE_MAX_RANKS], arrived_ns[LANE_MAX_RANKS]; /* by place */
 };
