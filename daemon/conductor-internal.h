@@ -24,6 +24,8 @@
 #define TURN_WORK      512          /* after which the loop looks for news */
 #define MAX_TASKS      64           /* kept to be used again */
 #define TASK_BYTES     (256u << 10) /* with plans of this size at most */
+#define RUN_WORK       2            /* of what the lane has run, beside its halves */
+#define RUNS_A_TURN    32           /* at a time */
 #define ROWS_A_TURN    32           /* of all answers together: some 60 us */
 #define ROWS_A_MS      64           /* in the long run */
 #define ROWS_AT_ONCE   256          /* after some silence: an answer of so many is not held up */
@@ -87,7 +89,7 @@ struct conductor {
         struct road *roads;       /* by group */
         uint64_t n_on_lane;       /* collectives that were run there */
         struct lane_run lane_run; /* at hand */
-        uint32_t n_running; /* planned or run elsewhere */
+        uint32_t n_running;       /* planned or run elsewhere */
         struct arena request_arena, scratch;
         uint8_t in[MAX_PACKET_BYTES], out[MAX_PACKET_BYTES];
         struct error error;        /* of the request at hand */
@@ -204,8 +206,8 @@ void conductor_forget_roads(struct conductor *c, struct session *s);
 void conductor_forget_all_roads(struct conductor *c);
 /* A collective of the group has ended by rendezvous: the lane takes over, where it may. */
 void conductor_offer_road(struct conductor *c, struct group *g);
-/* Takes what has run. Whether there was anything. */
-bool conductor_pull_lane(struct conductor *c);
+/* Takes up to n of what has run; LANE_MAX_RUNS: all that had. Whether there was anything. */
+bool conductor_pull_lane(struct conductor *c, uint32_t n);
 /* Halves that were started there and handed on, since the start. */
 uint64_t conductor_n_passed(const struct conductor *c);
 /* Behind conductor_forget_roads: the session goes. */

@@ -217,7 +217,7 @@ static void road_close(struct conductor *c, struct road *road) {
         road->is_open = false;
         c->n_running += road->running != NULL;
         rendezvous_set_next_number(road->group, road->lane.next_number);
-        (void)conductor_pull_lane(c); /* all but what still runs */
+        (void)conductor_pull_lane(c, LANE_MAX_RUNS); /* all but what still runs */
         for (uint32_t i = 0; i < n; i++)
                 conductor_pass(c, &starts[i]);
 }
@@ -414,7 +414,7 @@ static void conductor_ran(struct conductor *c, const struct lane_run *run) {
         recorder_add(c->house.recorder, m);
         stats_add(c->house.stats, m);
         end_failure(m);
-        c->work += m->n_halves;
+        c->work += RUN_WORK + m->n_halves;
         if (!is_under_way(road, run)) {
                 if (road->is_slow) /* *run is overwritten here */
                         road_close(c, road);
@@ -428,12 +428,12 @@ static void conductor_ran(struct conductor *c, const struct lane_run *run) {
                 road_free(road);
 }
 
-bool conductor_pull_lane(struct conductor *c) {
+bool conductor_pull_lane(struct conductor *c, uint32_t n) {
         struct lane_road *refused;
         bool is_any = false;
         if (!c->house.lanes)
                 return false;
-        while (lanes_take_run(c->house.lanes, &c->lane_run)) {
+        for (; n > 0 && lanes_take_run(c->house.lanes, &c->lane_run); n--) {
                 conductor_ran(c, &c->lane_run);
                 is_any = true;
         }

@@ -423,7 +423,7 @@ static void conductor_serve(struct conductor *c, struct session *s) {
 /* Of tasks a turn's share, beside what sessions have: thousands of small ones may be done at once, and no
  * fewer may be ended than can be begun. */
 static bool conductor_pull_done(struct conductor *c) {
-        bool is_any = conductor_pull_lane(c);
+        bool is_any = conductor_pull_lane(c, RUNS_A_TURN);
         struct task *t;
         struct chore *chore;
         uint64_t end_of_share = c->work + TURN_WORK;
@@ -486,7 +486,7 @@ bool conductor_turn(struct conductor *c, uint64_t now_ns) {
         c->has_worked = false;
         workers_turn(c->house.workers, now_ns);
         conductor_offer_signals(c);
-        (void)conductor_pull_lane(c); /* before anybody asks for it */
+        (void)conductor_pull_lane(c, RUNS_A_TURN); /* before anybody asks for it */
         conductor_accept(c);
         do
                 conductor_pull(c);
@@ -500,6 +500,7 @@ bool conductor_turn(struct conductor *c, uint64_t now_ns) {
         conductor_settle(c);
         return sessions_are_ready(c->house.sessions) || !list_is_empty(&c->returning) ||
                !list_is_empty(&c->forgotten) || !list_is_empty(&c->dropped) || c->is_more_done ||
+               (c->house.lanes && lanes_n_news(c->house.lanes) >= RUNS_A_TURN) ||
                conductor_answers_next_ns(c) <= now_ns;
 }
 

@@ -5,8 +5,6 @@
 #include <stdatomic.h>
 #include "lane.h"
 
-#define MAX_RUNS 128 /* that wait to be taken */
-
 struct lane {
         uint64_t session;
         struct lane_slot *slot; /* the client's to write */
@@ -39,7 +37,7 @@ struct lanes {
         uint32_t capacity;
         struct list open, watched; /* struct lane_road.link: nobody looks at it, or the thread does */
         struct list refused;       /* struct lane_road.refused_link */
-        struct lane_run *runs;     /* [MAX_RUNS], a ring */
+        struct lane_run *runs;     /* [LANE_MAX_RUNS], a ring */
         uint64_t n_put, n_taken;
         uint32_t n_lanes;
         struct lanes_stats stats;

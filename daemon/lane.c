@@ -56,7 +56,7 @@ int lanes_new(struct lanes **ret, uv_loop_t *loop, struct backend *backend, cons
         list_init(&l->open);
         list_init(&l->watched);
         list_init(&l->refused);
-        l->runs = calloc(MAX_RUNS, sizeof(*l->runs));
+        l->runs = calloc(LANE_MAX_RUNS, sizeof(*l->runs));
         int r = l->runs ? uv_async_init(loop, &l->async, lanes_on_async) : -ENOMEM;
         if (r < 0) {
                 lanes_free(l);
@@ -391,7 +391,7 @@ bool lanes_take_run(struct lanes *l, struct lane_run *ret) {
         lanes_lock(l);
         bool is_any = l->n_taken < l->n_put;
         if (is_any) {
-                *ret = l->runs[l->n_taken++ % MAX_RUNS];
+                *ret = l->runs[l->n_taken++ % LANE_MAX_RUNS];
                 atomic_fetch_sub_explicit(&l->n_news, 1, memory_order_relaxed);
                 for (uint32_t i = 0; i < ret->road->n_places; i++) {
                         struct lane *lane = ret->road->places[i].lane;
@@ -414,6 +414,10 @@ struct lane_road *lanes_take_refused(struct lanes *l) {
                 atomic_fetch_sub_explicit(&l->n_news, 1, memory_order_relaxed);
         lanes_unlock(l);
         return first ? list_entry(first, struct lane_road, refused_link) : NULL;
+}
+
+uint32_t lanes_n_news(const struct lanes *l) {
+        return atomic_load_explicit(&l->n_news, memory_order_acquire);
 }
 
 struct lanes_stats lanes_stats(struct lanes *l) {

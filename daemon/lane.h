@@ -29,8 +29,9 @@
 #include "doorbell.h"
 #include "session-page.h"
 
-#define LANE_MAX_RANKS 64 /* of a group with a road */
-#define LANE_MAX_SETS  64 /* of a road */
+#define LANE_MAX_RANKS 64  /* of a group with a road */
+#define LANE_MAX_SETS  64  /* of a road */
+#define LANE_MAX_RUNS  128 /* that wait to be taken */
 
 struct lanes;
 struct lane;
@@ -62,7 +63,9 @@ struct lane_road {
         uint64_t next_number; /* of its next collective; while it is closed, where it stood */
         /* The room's. */
         bool is_open, is_watched, is_refused;
-        uint32_t n_idle; /* looks in vain, since something happened */
+        uint32_t n_idle; /* looks in vain, since something happened: */
+        uint64_t last_ns,
+                usual_ns; /* when that was; how soon the next collective usually is complete after one */
         const struct lane_set *running;
         struct list link, refused_link;
 };
@@ -132,5 +135,8 @@ const struct lane_set *lane_road_close(
 bool lanes_take_run(struct lanes *l, struct lane_run *ret);
 /* A road on which something was started that it does not run: to be closed. NULL: none. */
 struct lane_road *lanes_take_refused(struct lanes *l);
+
+/* How much there is to be taken. */
+uint32_t lanes_n_news(const struct lanes *l);
 
 struct lanes_stats lanes_stats(struct lanes *l);
