@@ -72,7 +72,7 @@ static void conductor_set_pages(struct conductor *c, const struct meeting *m, en
 
 /* Before any reply: whoever resumes after a restart knows from his own page what a peer may have been told.
  * What ends because tuttid stops has not failed: it is submitted again. */
-static void conductor_fail_pages(struct conductor *c, const struct meeting *m) {
+void conductor_fail_pages(struct conductor *c, const struct meeting *m) {
         if (m->status == STATUS_DRAINING)
                 return;
         rankset_for_each (rank, &m->have) {
@@ -126,9 +126,23 @@ static void conductor_tell_done(struct conductor *c, struct session *s, const st
         } while (reply->more);
 }
 
+struct msg_done conductor_describe_done(const struct meeting *m, const struct half *half) {
+        return (struct msg_done){ .collective = m->number,
+                .contributors = m->have,
+                .n_contributors = m->n_halves,
+                .op = half->signature.op,
+                .wait_ns = m->sealed_ns - half->arrived_ns,
+                .run_ns = m->done_ns - m->sealed_ns,
+                .last_rank = m->last_rank,
+                .found = conductor_found(m),
+                .result = m->has_slot ? result_id(half->object) : 0,
+                .slot = m->slot,
+                .is_kept = half->is_kept };
+}
+
 /* One half's end. A lost detail (memory was short when it was made) leaves the status, which is always right.
  */
-static void conductor_tell_half(struct conductor *c, const struct meeting *m, uint32_t index, int rank) {
+void conductor_tell_half(struct conductor *c, const struct meeting *m, uint32_t index, int rank) {
         const struct half *half = m->halves[rank];
         struct session *s = session_find(c->house.sessions, half->session);
         if (s)
@@ -145,17 +159,7 @@ static void conductor_tell_half(struct conductor *c, const struct meeting *m, ui
         struct reply reply = { .request = half->request,
                 .status = STATUS_OK,
                 .type = REPLY_DONE,
-                .done = { .collective = m->number,
-                        .contributors = m->have,
-                        .n_contributors = m->n_halves,
-                        .op = half->signature.op,
-                        .wait_ns = m->sealed_ns - half->arrived_ns,
-                        .run_ns = m->done_ns - m->sealed_ns,
-                        .last_rank = m->last_rank,
-                        .found = conductor_found(m),
-                        .result = m->has_slot ? result_id(half->object) : 0,
-                        .slot = m->slot,
-                        .is_kept = half->is_kept } };
+                .done = conductor_describe_done(m, half) };
         conductor_tell_done(c, s, m, index, &reply);
 }
 
@@ -200,6 +204,7 @@ void conductor_finish(struct conductor *c, struct meeting *m) {
         recorder_add(c->house.recorder, m);
         stats_add(c->house.stats, m);
         conductor_put_plan(c, m);
+        conductor_offer_road(c, m->group);
         if (!give_back_meeting(c, m, &n))
                 list_append(&c->returning, &m->outcome_link);
 }
@@ -417,8 +422,7 @@ void conductor_run(struct conductor *c, struct meeting *m) {
         conductor_execute(c, m, status);
 }
 
-/* Memory failed under a run: whose it was goes, the others learn that their outputs may be half written. */
-static void conductor_blame(struct conductor *c, const struct meeting *m, const struct task *t) {
+void conductor_blame(struct conductor *c, const struct meeting *m, const struct task *t) {
         struct error *err = &c->error;
         error_init(err, STATUS_REPLICA_LOST);
         describe_meeting(m, err);

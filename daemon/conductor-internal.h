@@ -1,7 +1,8 @@
 /* What the files of the conductor share: conductor.c (the turn and the corridor), conductor-requests.c (one
  * packet), conductor-submit.c (halves), conductor-results.c (result objects), conductor-signals.c (signal
  * pages), conductor-devices.c (GPUs), conductor-collective.c (from sealed to told), conductor-queries.c
- * (answers), conductor-rows.c (what is in them), conductor-control.c (what people do). */
+ * (answers), conductor-rows.c (what is in them), conductor-control.c (what people do), conductor-prepared.c
+ * (halves that are kept), conductor-lane.c (what runs without a packet). */
 #pragma once
 
 #include "base/arena.h"
@@ -23,6 +24,8 @@
 #define TURN_WORK      512          /* after which the loop looks for news */
 #define MAX_TASKS      64           /* kept to be used again */
 #define TASK_BYTES     (256u << 10) /* with plans of this size at most */
+#define RUN_WORK       2            /* of what the lane has run, beside its halves */
+#define RUNS_A_TURN    32           /* at a time */
 #define ROWS_A_TURN    32           /* of all answers together: some 60 us */
 #define ROWS_A_MS      64           /* in the long run */
 #define ROWS_AT_ONCE   256          /* after some silence: an answer of so many is not held up */
@@ -83,7 +86,10 @@ struct conductor {
         struct prepared *prepared; /* kept halves, by session and number */
         struct list forgotten;     /* struct prepared.link: in no use, and not given back yet */
         uint64_t last_prepared, n_started, n_replayed;
-        uint32_t n_running; /* planned or run elsewhere */
+        struct road *roads;       /* by group */
+        uint64_t n_on_lane;       /* collectives that were run there */
+        struct lane_run lane_run; /* at hand */
+        uint32_t n_running;       /* planned or run elsewhere */
         struct arena request_arena, scratch;
         uint8_t in[MAX_PACKET_BYTES], out[MAX_PACKET_BYTES];
         struct error error;        /* of the request at hand */
@@ -186,6 +192,27 @@ struct task *conductor_replay(struct conductor *c, const struct meeting *m);
 /* ENDED and told: keeps its task for the next one, if it may be kept; m->task is NULL then. */
 void conductor_put_plan(struct conductor *c, struct meeting *m);
 
+/* --- the lane (conductor-lane.c) --- */
+
+void conductor_open_lane(struct conductor *c, struct session *s, const struct request *r);
+/* The client of this session sleeps on what it has started there. */
+void conductor_handle_ring(struct conductor *c, struct session *s, const struct request *r);
+/* Before anything that rendezvous hears of this session: closes the roads of its groups, and hands over what
+ * was started on them. Harmless without a lane. */
+void conductor_leave_lane(struct conductor *c, struct session *s);
+/* The same, for good: who is in these groups changes. */
+void conductor_forget_roads(struct conductor *c, struct session *s);
+/* The same for all groups. */
+void conductor_forget_all_roads(struct conductor *c);
+/* A collective of the group has ended by rendezvous: the lane takes over, where it may. */
+void conductor_offer_road(struct conductor *c, struct group *g);
+/* Takes up to n of what has run; LANE_MAX_RUNS: all that had. Whether there was anything. */
+bool conductor_pull_lane(struct conductor *c, uint32_t n);
+/* Halves that were started there and handed on, since the start. */
+uint64_t conductor_n_passed(const struct conductor *c);
+/* Behind conductor_forget_roads: the session goes. */
+void conductor_end_lane(struct conductor *c, struct session *s);
+
 /* --- GPUs (conductor-devices.c) --- */
 
 /* Fills in where the memory lies that *ask registers, and how it is reached; or `refused` of *ask, which is
@@ -226,6 +253,16 @@ void conductor_say_done(struct conductor *c, const struct half *half);
 
 /* Fills in what only the host knows of the replicas in an error: alive, stopped, dead. */
 void conductor_probe(struct conductor *c, const struct group *g, uint32_t n, struct replica_report *reports);
+
+/* What the member of this half is told of an OK. */
+struct msg_done conductor_describe_done(const struct meeting *m, const struct half *half);
+/* The end of one half, to its session. */
+void conductor_tell_half(struct conductor *c, const struct meeting *m, uint32_t index, int rank);
+/* PAGE_FAILED for all, before any reply. */
+void conductor_fail_pages(struct conductor *c, const struct meeting *m);
+/* Memory failed under a run: whose it was goes, the others learn that their outputs may be half written.
+ * c->error tells. */
+void conductor_blame(struct conductor *c, const struct meeting *m, const struct task *t);
 
 /* SEALED: made into a plan, and given to the engine unless there is nothing to do. */
 void conductor_run(struct conductor *c, struct meeting *m);

@@ -7,31 +7,11 @@
  *
  * Where all halves of a collective were started from kept ones, its plan is kept as well, by the first of
  * them: the next collective of the same kept halves needs no planning. */
-#include "conductor-internal.h"
+#include "conductor-lane.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include "base/table.h"
-
-struct prepared_key {
-        uint64_t session, number;
-};
-
-struct prepared {
-        struct list link; /* in its session's, or in conductor.forgotten */
-        struct prepared_key key;
-        UT_hash_handle hh;
-        uint64_t id;       /* never used again */
-        struct half *half; /* kept: its entries are leased */
-        uint32_t n_uses;   /* halves that were started from it and have not been given back */
-        bool is_forgotten; /* goes when the last of these does */
-        /* The plan of the collective of which it was the first half, with all halves that it is for. */
-        struct task *task;
-        bool is_out; /* the task runs */
-        struct plan_rules rules;
-        uint32_t divisor, n_parts;
-        uint64_t parts[MAX_REPLAYED];
-};
 
 static struct prepared *prepared_find(const struct conductor *c, uint64_t session, uint64_t number) {
         const struct prepared_key key = { session, number };
@@ -73,6 +53,7 @@ static struct prepared *prepared_new(struct conductor *c, const struct half *hal
         if (!p)
                 return NULL;
         list_init(&p->link);
+        list_init(&p->standings);
         p->key = (struct prepared_key){ half->session, half->prepare };
         p->id = ++c->last_prepared;
         TABLE_ADD(c->prepared, p, key, is_in);
@@ -114,6 +95,7 @@ static void prepared_forget(struct conductor *c, struct prepared *p) {
         /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): it loses its way in uthash */
         HASH_DEL(c->prepared, p);
         list_unlink(&p->link);
+        conductor_drop_standings(c, p);
         p->is_forgotten = true;
         if (p->n_uses == 0)
                 list_append(&c->forgotten, &p->link);
@@ -182,6 +164,18 @@ static void start_from(struct half *half, struct prepared *p) {
         p->n_uses++;
 }
 
+struct half *conductor_speak_for(struct conductor *c, struct prepared *p) {
+        struct half *half = rendezvous_half_new(c->house.rendezvous, 0);
+        if (!half)
+                return NULL;
+        half->session = p->half->session;
+        half->membership = p->half->membership;
+        half->rank = p->half->rank;
+        half->epoch = p->half->epoch;
+        start_from(half, p);
+        return half;
+}
+
 enum status conductor_check_start(struct conductor *c, const struct half *half) {
         const struct prepared *p = half->prepared;
         if (p->half->membership == half->membership)
@@ -239,10 +233,14 @@ static bool is_for(const struct prepared *first, const struct meeting *m) {
         return true;
 }
 
+static bool is_in_use(const struct prepared *first) {
+        return first->is_out || (first->standing && standing_is_running(first->standing));
+}
+
 struct task *conductor_replay(struct conductor *c, const struct meeting *m) {
         struct prepared *first = first_of(m);
         struct plan_rules rules = conductor_rules(c);
-        if (!first || !first->task || first->is_out || !is_for(first, m) ||
+        if (!first || !first->task || is_in_use(first) || !is_for(first, m) ||
                 !rules_are_equal(&first->rules, &rules))
                 return NULL;
         first->is_out = true;
@@ -257,6 +255,7 @@ static bool may_keep_plan(const struct meeting *m, const struct task *t) {
 
 /* *first has no task, or one that does not run. */
 static void keep_plan(struct conductor *c, struct prepared *first, const struct meeting *m) {
+        conductor_drop_standing(c, first->standing);
         if (first->task)
                 conductor_put_task(c, first->task);
         first->task = m->task;
@@ -277,12 +276,14 @@ void conductor_put_plan(struct conductor *c, struct meeting *m) {
         if (is_known)
                 first->is_out = false;
         if (is_known && m->status != STATUS_OK) { /* what failed is planned anew */
+                conductor_drop_standing(c, first->standing);
                 first->task = NULL;
                 return;
         }
-        if (is_known || (!first->is_out && !first->is_forgotten && may_keep_plan(m, t))) {
+        if (is_known || (!is_in_use(first) && !first->is_forgotten && may_keep_plan(m, t))) {
                 if (!is_known)
                         keep_plan(c, first, m);
                 m->task = NULL;
+                conductor_teach_lane(c, first, m);
         }
 }

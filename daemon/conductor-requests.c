@@ -214,8 +214,9 @@ static void conductor_dispatch(
                 status = buffer_unregister(c->house.buffers, s->id, r->buffer, &c->chores, err);
                 break;
         case REQUEST_UNPREPARE: status = conductor_unprepare(c, s, r->prepared); break;
+        case REQUEST_OPEN_LANE: conductor_open_lane(c, s, r); return;
+        case REQUEST_RING: conductor_handle_ring(c, s, r); return;
         case REQUEST_PREPARE:
-        case REQUEST_OPEN_LANE:
         case REQUEST_NONE:
                 error_init(err, STATUS_OK);
                 status = error_set(err, STATUS_UNSUPPORTED, FIELD_UNSPECIFIED,
@@ -227,6 +228,36 @@ static void conductor_dispatch(
         conductor_reply_status(c, s, r->request, status, err);
 }
 
+/* A packet that rendezvous may hear of comes behind what was started before it, and finds all of its group
+ * there. */
+static void conductor_prepare_roads(struct conductor *c, struct session *s, enum request_type type) {
+        switch (type) {
+        case REQUEST_NONE:
+        case REQUEST_HELLO:
+        case REQUEST_QUERY:
+        case REQUEST_PAGES:
+        case REQUEST_OPEN_LANE:
+        case REQUEST_OPEN_SIGNALS:
+        case REQUEST_PREPARE: return;
+        case REQUEST_LEAVE:
+        case REQUEST_GOODBYE:
+        case REQUEST_REJOIN:
+        case REQUEST_SHRINK: conductor_forget_roads(c, s); return;
+        case REQUEST_JOIN:
+        case REQUEST_REGISTER:
+        case REQUEST_UNREGISTER:
+        case REQUEST_SUBMIT:
+        case REQUEST_ABORT:
+        case REQUEST_BUSY:
+        case REQUEST_START:
+        case REQUEST_UNPREPARE:
+        case REQUEST_MAKE_RESULT:
+        case REQUEST_RELEASE_RESULT:
+        case REQUEST_CONTROL:
+        case REQUEST_RING: conductor_leave_lane(c, s); return;
+        }
+}
+
 static void conductor_handle(
         struct conductor *c, struct session *s, const struct request *r, struct packet *packet) {
         if (s->assembly && (r->type != REQUEST_SUBMIT || r->request != s->assembly->request)) {
@@ -234,6 +265,7 @@ static void conductor_handle(
                         (unsigned long long)r->request, (unsigned long long)s->assembly->request);
                 return;
         }
+        conductor_prepare_roads(c, s, r->type);
         conductor_dispatch(c, s, r, packet);
 }
 

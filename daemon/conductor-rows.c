@@ -70,7 +70,9 @@ bool write_daemon(struct row_writer *w, struct query *q) {
                 .n_restarts = workers_n_restarts(c->house.workers),
                 .n_prepared = conductor_n_prepared(c),
                 .n_started = c->n_started,
-                .n_replayed = c->n_replayed };
+                .n_replayed = c->n_replayed,
+                .n_on_lane = c->n_on_lane,
+                .n_passed = conductor_n_passed(c) };
         return true;
 }
 

@@ -138,6 +138,7 @@ static void conductor_end_session(struct conductor *c, struct session *s, enum l
         resume_free(s->resume);
         s->resume = NULL;
         conductor_drop_query(s);
+        conductor_forget_roads(c, s);
         conductor_unprepare_all(c, s);
         conductor_log_loss(c, s, loss, why);
         rendezvous_lose(c->house.rendezvous, s->id, loss, why, c->now_ns, &c->outcome);
@@ -147,6 +148,7 @@ static void conductor_end_session(struct conductor *c, struct session *s, enum l
         uint64_t id = s->id;
         uint32_t uid = s->uid;
         int socket = session_take_socket(s);
+        conductor_end_lane(c, s);
         session_close(c->house.sessions, s);
         conductor_hang_up(c, id, uid, socket);
         conductor_note_users(c);
@@ -421,7 +423,7 @@ static void conductor_serve(struct conductor *c, struct session *s) {
 /* Of tasks a turn's share, beside what sessions have: thousands of small ones may be done at once, and no
  * fewer may be ended than can be begun. */
 static bool conductor_pull_done(struct conductor *c) {
-        bool is_any = false;
+        bool is_any = conductor_pull_lane(c, RUNS_A_TURN);
         struct task *t;
         struct chore *chore;
         uint64_t end_of_share = c->work + TURN_WORK;
@@ -484,6 +486,7 @@ bool conductor_turn(struct conductor *c, uint64_t now_ns) {
         c->has_worked = false;
         workers_turn(c->house.workers, now_ns);
         conductor_offer_signals(c);
+        (void)conductor_pull_lane(c, RUNS_A_TURN); /* before anybody asks for it */
         conductor_accept(c);
         do
                 conductor_pull(c);
@@ -497,6 +500,7 @@ bool conductor_turn(struct conductor *c, uint64_t now_ns) {
         conductor_settle(c);
         return sessions_are_ready(c->house.sessions) || !list_is_empty(&c->returning) ||
                !list_is_empty(&c->forgotten) || !list_is_empty(&c->dropped) || c->is_more_done ||
+               (c->house.lanes && lanes_n_news(c->house.lanes) >= RUNS_A_TURN) ||
                conductor_answers_next_ns(c) <= now_ns;
 }
 
@@ -514,9 +518,16 @@ uint64_t conductor_next_ns(const struct conductor *c) {
         return b < a ? b : a;
 }
 
+void conductor_reconfigured(struct conductor *c, uint64_t now_ns) {
+        c->now_ns = now_ns;
+        conductor_forget_all_roads(c);
+        conductor_settle(c);
+}
+
 void conductor_drain(struct conductor *c, uint64_t now_ns) {
         c->is_draining = true;
         c->now_ns = now_ns;
+        conductor_forget_all_roads(c);
         rendezvous_drain(c->house.rendezvous, now_ns, &c->outcome);
         conductor_settle(c);
 }

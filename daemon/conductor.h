@@ -14,6 +14,7 @@
 #include "buffer.h"
 #include "config.h"
 #include "engine.h"
+#include "lane.h"
 #include "listener.h"
 #include "planner.h"
 #include "quota.h"
@@ -39,6 +40,7 @@ struct house {
         struct rendezvous *rendezvous;
         struct planner *planner;
         struct engine *engine;
+        struct lanes *lanes; /* NULL: there is no lane */
         struct workers *workers;
         struct backend *backend;
         struct recorder *recorder;
@@ -56,6 +58,9 @@ bool conductor_turn(struct conductor *c, uint64_t now_ns) MUST_USE;
 
 /* The next instant at which a turn is due though no bell rings; ALARM_NEVER: none. */
 uint64_t conductor_next_ns(const struct conductor *c);
+
+/* The configuration has been read again. */
+void conductor_reconfigured(struct conductor *c, uint64_t now_ns);
 
 /* From here on nothing new is taken: submissions and joins get DRAINING, and so does what was not sealed yet.
  */

@@ -114,6 +114,7 @@ static void daemon_apply(struct daemon *d, const struct config *fresh) {
                 log_error("memory is short: some users have everybody's limits and not their own; reload "
                           "again");
         rendezvous_set_times(d->house.rendezvous, &times);
+        conductor_reconfigured(d->conductor, clock_now_ns());
         log_set_level(d->config->log_level);
         log_notice("reloaded: %s", changes.taken[0] ? changes.taken : "nothing has changed");
         if (changes.kept[0])
@@ -333,6 +334,8 @@ static int daemon_build_rooms(struct daemon *d) {
         if (r == 0)
                 r = engine_new(&h->engine, &d->loop, c, h->backend, &bell);
         if (r == 0)
+                r = lanes_new(&h->lanes, &d->loop, h->backend, &bell);
+        if (r == 0)
                 r = daemon_build_workers(d, &bell);
         if (r == 0)
                 r = buffers_new(&h->buffers, h->quotas);
@@ -482,6 +485,8 @@ static void daemon_tear_down(struct daemon *d) {
         if (d->conductor)
                 daemon_drain(d);
         bool is_stuck = false;
+        if (h->lanes)
+                lanes_stop(h->lanes);
         if (d->has_loop)
                 uv_timer_stop(&d->watchdog);
         if (h->engine) {
@@ -503,6 +508,7 @@ static void daemon_tear_down(struct daemon *d) {
         stats_free(h->stats);
         recorder_free(h->recorder);
         sessions_free(h->sessions);
+        lanes_free(h->lanes);
         results_free(h->results);
         signals_free(h->signals);
         buffers_free(h->buffers);

@@ -127,7 +127,7 @@ void meeting_end(struct rendezvous *r, struct meeting *m, const struct reason *w
 }
 
 /* Not to those who have joined since it was sealed. */
-static void note_finished(const struct meeting *m, uint64_t now_ns) {
+void meeting_note_finished(const struct meeting *m, uint64_t now_ns) {
         struct group *g = m->group;
         g->last_done_ns = now_ns;
         rankset_for_each (rank, &m->have) {
@@ -148,7 +148,7 @@ void rendezvous_done(struct rendezvous *r, struct meeting *m, enum status status
                 *copy = *err;
         conclude(r, m, status, now_ns, copy);
         if (status == STATUS_OK)
-                note_finished(m, now_ns);
+                meeting_note_finished(m, now_ns);
 }
 
 void rendezvous_release(struct rendezvous *r, struct meeting *m, struct outcome *out) {

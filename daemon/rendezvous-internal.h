@@ -8,6 +8,7 @@
  *   rendezvous-debt.c     what a collective that ended leaves to those who were not there
  *   rendezvous-gone.c     leave and loss
  *   rendezvous-reform.c   newcomers, rejoin, shrink: how a new epoch begins
+ *   rendezvous-stand.c    what speaks for collectives that are run without rendezvous
  *   rendezvous-time.c     busy, deadlines, stalls */
 #pragma once
 
@@ -102,7 +103,9 @@ void lookup_make(
         const struct rendezvous *r, const struct group *g, const struct key *key, struct lookup *ret);
 struct meeting *meeting_find(const struct rendezvous *r, const struct lookup *l);
 
-/* A GATHERING meeting without halves, in the tables; NULL with *err (QUOTA, NO_MEMORY). */
+/* A meeting without halves that is in no table; NULL with *err (QUOTA, NO_MEMORY). */
+struct meeting *meeting_make(struct rendezvous *r, struct circle *c, struct error *err);
+/* A GATHERING one, in the tables; NULL with *err (QUOTA, NO_MEMORY). */
 struct meeting *meeting_new(struct rendezvous *r, struct circle *c, const struct lookup *l,
         const struct key *key, struct error *err);
 /* Takes a GATHERING or SEALED meeting out of everything that finds it by key or age; it still counts as a
@@ -122,6 +125,11 @@ void party_drop(struct rendezvous *r, struct party *party);
 /* Rule 1: the membership of this session, ALIVE, else NOT_FOUND, LEFT, REPLICA_LOST with *err. */
 enum status member_find_alive(struct rendezvous *r, uint64_t session, uint64_t membership, uint64_t now_ns,
         struct member **ret, struct error *err);
+
+/* --- rendezvous-end.c, of an ENDED one --- */
+
+/* Its members have finished it. */
+void meeting_note_finished(const struct meeting *m, uint64_t now_ns);
 
 /* --- rendezvous-join.c --- */
 

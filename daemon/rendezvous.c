@@ -277,8 +277,7 @@ static struct meeting *lack_memory(struct error *err) {
         return NULL;
 }
 
-struct meeting *meeting_new(struct rendezvous *r, struct circle *c, const struct lookup *l,
-        const struct key *key, struct error *err) {
+struct meeting *meeting_make(struct rendezvous *r, struct circle *c, struct error *err) {
         struct charge charge = { 0 };
         if (quota_charge(r->quotas, &charge, c->group.uid, QUOTA_MEMORY_BYTES, meeting_bytes(&c->group),
                     err) != STATUS_OK)
@@ -290,10 +289,18 @@ struct meeting *meeting_new(struct rendezvous *r, struct circle *c, const struct
         }
         meeting_init(m, c);
         m->charge = charge;
+        c->group.n_references++;
+        return m;
+}
+
+struct meeting *meeting_new(struct rendezvous *r, struct circle *c, const struct lookup *l,
+        const struct key *key, struct error *err) {
+        struct meeting *m = meeting_make(r, c, err);
+        if (!m)
+                return NULL;
         m->key = *key;
         memcpy(&m->hash_key, &l->key, l->n_bytes);
         m->hash_key_bytes = l->n_bytes;
-        c->group.n_references++;
         int table_oom_ = 0;
         HASH_ADD_KEYPTR_BYHASHVALUE(hh, r->meetings, &m->hash_key, m->hash_key_bytes, l->hash, m);
         if (table_oom_) {

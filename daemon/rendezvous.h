@@ -309,6 +309,21 @@ void rendezvous_done(struct rendezvous *r, struct meeting *m, enum status status
  * of an ENDED group, that is in `over`. */
 void rendezvous_release(struct rendezvous *r, struct meeting *m, struct outcome *out);
 
+/* --- collectives that are run without rendezvous (conductor-lane.c) --- */
+
+/* Whether nothing of this group is here, now or owed, and nothing stands in the way of the next collective of
+ * all its members. */
+bool rendezvous_is_quiet(const struct group *g);
+/* A meeting of the members in *have that is nobody's, ENDED and OK, without halves: its owner puts them in
+ * (freed with it by rendezvous_release), and lets it speak for collectives that have been run. NULL: QUOTA,
+ * NO_MEMORY, by *err. */
+struct meeting *rendezvous_stand(struct rendezvous *r, struct group *g, const struct rankset *have,
+        struct error *err) MUST_USE;
+/* One of them has ended, as its number, key, status and times say. */
+void rendezvous_note_stood(struct meeting *m);
+/* The number of the group's next collective, when it comes back here. */
+void rendezvous_set_next_number(struct group *g, uint64_t number);
+
 /* --- time --- */
 
 /* The next instant at which rendezvous_expire may have something to do; ALARM_NEVER: none. The deadline of a

@@ -7,7 +7,7 @@
 #include <unistd.h>
 #include "base/fd.h"
 
-#define PAGE_BYTES (STATUS_PAGE_SLOTS * sizeof(struct page_slot))
+#define PAGE_BYTES STATUS_MEMFD_BYTES
 
 /* Newer than some C libraries. */
 #ifndef MFD_NOEXEC_SEAL
@@ -42,6 +42,10 @@ int page_make(struct page_slot **ret, int *ret_fd) {
 void page_free(struct page_slot *page) {
         if (page)
                 munmap(page, PAGE_BYTES);
+}
+
+struct lane_board *page_board(struct page_slot *page) {
+        return (struct lane_board *)(void *)(page + STATUS_PAGE_SLOTS);
 }
 
 void page_set(struct page_slot *page, uint64_t request, uint64_t collective, enum page_state state) {

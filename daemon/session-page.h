@@ -1,8 +1,9 @@
 /* The status page of one connection (docs/protocol.md): which of its requests have begun, are done, have
  * failed.
  *
- * A memfd that the client maps for reading; written by tuttid alone, on the loop thread, and read by the
- * client also after tuttid was killed anywhere. */
+ * A memfd that the client maps for reading; written by tuttid alone, on the loop thread and for what runs on
+ * the lane on that one's, and read by the client also after tuttid was killed anywhere. Behind the slots
+ * stands the board of its lane. */
 #pragma once
 
 #include "base/check.h"
@@ -12,6 +13,8 @@
 int page_make(struct page_slot **ret, int *ret_fd) MUST_USE;
 /* NULL is fine. */
 void page_free(struct page_slot *page);
+
+struct lane_board *page_board(struct page_slot *page);
 
 void page_set(struct page_slot *page, uint64_t request, uint64_t collective, enum page_state state);
 

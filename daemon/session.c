@@ -506,6 +506,16 @@ int session_make_page(struct session *session, int *ret_fd) {
         return page_make(&connection_of(session)->page, ret_fd);
 }
 
+struct page_slot *session_page(const struct session *session) {
+        return connection_of(session)->page;
+}
+
+struct page_slot *session_take_page(struct session *session) {
+        struct page_slot *page = connection_of(session)->page;
+        connection_of(session)->page = NULL;
+        return page;
+}
+
 void session_set_page(struct session *session, uint64_t request, uint64_t collective, enum page_state state) {
         struct page_slot *page = connection_of(session)->page;
         if (page)

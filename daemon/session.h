@@ -24,6 +24,8 @@ struct half;
 struct query;
 struct resume;
 struct page_end;
+struct lane;
+struct lane_answer;
 
 /* Why a session is in the ready list. */
 enum session_event {
@@ -48,7 +50,9 @@ struct session {
         uint32_t n_unfinished; /* submissions that rendezvous has: each needs a slot of the status page */
         struct resume *resume; /* what it has told of a membership that it will resume */
         struct list prepared;  /* struct prepared.link: what it may start again */
-        uint64_t discarded;    /* request whose further parts are ignored; 0: none */
+        struct lane *lane;     /* NULL: it has not asked for one */
+        struct lane_answer *on_lane; /* what became of what it last started there; with the lane */
+        uint64_t discarded;          /* request whose further parts are ignored; 0: none */
         /* A submission that waits for an import, or whose many entries are looked at in slices; reading
          * stands still. */
         struct half *held;
@@ -103,6 +107,10 @@ bool session_is_behind(const struct session *session);
 /* The page of the status protocol, and its descriptor, which is the caller's to send and close. 0 or negative
  * errno. */
 int session_make_page(struct session *session, int *ret_fd) MUST_USE;
+/* NULL before it was greeted. */
+struct page_slot *session_page(const struct session *session);
+/* The page stays where it is when the session is closed, and is the caller's. */
+struct page_slot *session_take_page(struct session *session);
 void session_set_page(struct session *session, uint64_t request, uint64_t collective, enum page_state state);
 /* PAGE_FAILED, with how it ended. */
 void session_fail_page(struct session *session, const struct page_end *end);

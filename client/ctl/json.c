@@ -78,6 +78,11 @@ json_t *json_daemon(const struct tutti_row_daemon *d) {
         json_put(&j, "ejected_clients", json_count(d->n_ejected));
         json_put(&j, "buffers", json_count(d->n_buffers));
         json_put(&j, "mapped_bytes", json_count(d->mapped_bytes));
+        json_put(&j, "kept_halves", json_count(d->n_prepared));
+        json_put(&j, "started_halves", json_count(d->n_started));
+        json_put(&j, "replayed", json_count(d->n_replayed));
+        json_put(&j, "on_lane", json_count(d->n_on_lane));
+        json_put(&j, "passed_starts", json_count(d->n_passed));
         return j;
 }
 

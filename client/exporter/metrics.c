@@ -93,6 +93,10 @@ static void write_ejected(const struct metric *m, const struct tutti_row *row, F
         write_plain(m, (double)row->daemon.n_ejected, out);
 }
 
+static void write_on_lane(const struct metric *m, const struct tutti_row *row, FILE *out) {
+        write_plain(m, (double)row->daemon.n_on_lane, out);
+}
+
 static void write_restarts(const struct metric *m, const struct tutti_row *row, FILE *out) {
         write_plain(m, row->daemon.n_restarts, out);
 }
@@ -303,6 +307,8 @@ static const struct metric metrics[] = {
                 write_refused },
         { "tutti_ejections_total", "counter", "Clients that were ejected", PART_STATUS, TUTTI_ROW_DAEMON,
                 write_ejected },
+        { "tutti_lane_collectives_total", "counter", "Collectives that ran on the lane, without a packet",
+                PART_STATUS, TUTTI_ROW_DAEMON, write_on_lane },
         { "tutti_worker_restarts_total", "counter", "How often the GPU process was started anew", PART_STATUS,
                 TUTTI_ROW_DAEMON, write_restarts },
         { "tutti_fallback", "gauge", "Something is less than it could be; always 1", PART_STATUS,

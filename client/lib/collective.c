@@ -19,70 +19,112 @@ enum tutti_status work_finish(struct tutti_work *w, uint64_t *ret_extents) {
         return (enum tutti_status)status;
 }
 
-static enum tutti_status finish(struct tutti_work *w) {
-        return work_finish(w, NULL);
-}
-
 enum op half_op(enum tutti_op op) {
         return (unsigned int)op < N_OP ? (enum op)op : N_OP;
 }
 
-static enum tutti_status submit_one(
-        struct half *h, const char *key, const struct tutti_entry *entry, struct tutti_work **ret) {
-        h->entries = entry;
-        h->stride_bytes = sizeof(*entry);
-        h->n_entries = 1;
-        return submit(h, key, ret);
+/* Starts it, and waits. */
+static enum tutti_status meet(struct half *h, const char *key) {
+        struct tutti_work *w;
+        h->is_waited_for = true;
+        enum tutti_status status = submit(h, key, &w);
+        return status == TUTTI_OK ? work_finish(w, NULL) : status;
 }
+
+/* --- halves --- */
+
+static struct half half_of_one(struct tutti_group *g, enum kind kind, const struct tutti_entry *entry) {
+        return (struct half){
+                .g = g, .kind = kind, .entries = entry, .stride_bytes = sizeof(*entry), .n_entries = 1
+        };
+}
+
+static struct tutti_entry entry_of(const struct tutti_value *input, const struct tutti_value *output,
+        const struct tutti_destinations *destinations) {
+        static const struct tutti_destinations nowhere = { .where = (enum tutti_destination) - 1 };
+        return (struct tutti_entry)TUTTI_ENTRY(.input = input, .output = output,
+                .destinations = destinations ? *destinations : nowhere);
+}
+
+static struct tutti_entry entry_to_all(const struct tutti_value *input, const struct tutti_value *output) {
+        static const struct tutti_destinations all = { .where = TUTTI_TO_ALL };
+        return entry_of(input, output, &all);
+}
+
+static struct half reduction(struct tutti_group *g, enum tutti_op op, const struct tutti_entry *entry) {
+        struct half h = half_of_one(g, KIND_REDUCE, entry);
+        h.op = half_op(op);
+        return h;
+}
+
+static struct half broadcast(struct tutti_group *g, uint32_t root, const struct tutti_entry *entry) {
+        struct half h = half_of_one(g, KIND_BROADCAST, entry);
+        h.root = root;
+        return h;
+}
+
+static struct half batch(
+        struct tutti_group *g, enum tutti_op op, const struct tutti_entry *entries, uint32_t n_entries) {
+        return (struct half){ .g = g,
+                .kind = KIND_BATCH_REDUCE,
+                .op = half_op(op),
+                .entries = entries,
+                .stride_bytes = entries && n_entries ? entries->struct_size : 0,
+                .n_entries = n_entries };
+}
+
+static struct tutti_entry entry_of_root(
+        const struct tutti_group *g, uint32_t root, const struct tutti_value *value) {
+        bool is_root = g && g->rank == root;
+        return (struct tutti_entry)TUTTI_ENTRY(.input = is_root ? value : NULL,
+                .output = is_root ? NULL : value);
+}
+
+/* --- started, for the caller to wait for --- */
 
 enum tutti_status tutti_reduce_start(struct tutti_group *g, const char *key, enum tutti_op op,
         const struct tutti_value *input, const struct tutti_value *output,
         const struct tutti_destinations *destinations, const struct tutti_options *options,
         struct tutti_work **ret) {
-        static const struct tutti_destinations nowhere = { .where = (enum tutti_destination) - 1 };
-        const struct tutti_entry entry = TUTTI_ENTRY(.input = input, .output = output,
-                .destinations = destinations ? *destinations : nowhere);
-        struct half h = { .g = g, .kind = KIND_REDUCE, .op = half_op(op), .options = options };
-        return submit_one(&h, key, &entry, ret);
+        const struct tutti_entry entry = entry_of(input, output, destinations);
+        struct half h = reduction(g, op, &entry);
+        h.options = options;
+        return submit(&h, key, ret);
 }
 
 enum tutti_status tutti_all_reduce_start(struct tutti_group *g, const char *key, enum tutti_op op,
         const struct tutti_value *input, const struct tutti_value *output,
         const struct tutti_options *options, struct tutti_work **ret) {
-        static const struct tutti_destinations all = { .where = TUTTI_TO_ALL };
-        return tutti_reduce_start(g, key, op, input, output, &all, options, ret);
+        const struct tutti_entry entry = entry_to_all(input, output);
+        struct half h = reduction(g, op, &entry);
+        h.options = options;
+        return submit(&h, key, ret);
 }
 
 enum tutti_status tutti_broadcast_start(struct tutti_group *g, const char *key, uint32_t root,
         const struct tutti_value *value, const struct tutti_options *options, struct tutti_work **ret) {
-        bool is_root = g && g->rank == root;
-        const struct tutti_entry entry =
-                TUTTI_ENTRY(.input = is_root ? value : NULL, .output = is_root ? NULL : value);
-        struct half h = { .g = g, .kind = KIND_BROADCAST, .root = root, .options = options };
-        return submit_one(&h, key, &entry, ret);
+        const struct tutti_entry entry = entry_of_root(g, root, value);
+        struct half h = broadcast(g, root, &entry);
+        h.options = options;
+        return submit(&h, key, ret);
 }
 
 enum tutti_status tutti_broadcast_into_start(struct tutti_group *g, const char *key, uint32_t root,
         const struct tutti_value *input, const struct tutti_value *output,
         const struct tutti_destinations *destinations, const struct tutti_options *options,
         struct tutti_work **ret) {
-        static const struct tutti_destinations all = { .where = TUTTI_TO_ALL };
-        const struct tutti_entry entry = TUTTI_ENTRY(.input = input, .output = output,
-                .destinations = destinations ? *destinations : all);
-        struct half h = { .g = g, .kind = KIND_BROADCAST, .root = root, .options = options };
-        return submit_one(&h, key, &entry, ret);
+        const struct tutti_entry entry =
+                destinations ? entry_of(input, output, destinations) : entry_to_all(input, output);
+        struct half h = broadcast(g, root, &entry);
+        h.options = options;
+        return submit(&h, key, ret);
 }
 
 enum tutti_status tutti_batch_reduce_start(struct tutti_group *g, const char *key, enum tutti_op op,
         const struct tutti_entry *entries, uint32_t n_entries, const struct tutti_options *options,
         struct tutti_work **ret) {
-        struct half h = { .g = g,
-                .kind = KIND_BATCH_REDUCE,
-                .op = half_op(op),
-                .entries = entries,
-                .stride_bytes = entries && n_entries ? entries->struct_size : 0,
-                .n_entries = n_entries,
-                .options = options };
+        struct half h = batch(g, op, entries, n_entries);
+        h.options = options;
         return submit(&h, key, ret);
 }
 
@@ -96,44 +138,42 @@ enum tutti_status tutti_barrier_start(struct tutti_group *g, const char *key,
 
 enum tutti_status tutti_all_reduce(struct tutti_group *g, const char *key, enum tutti_op op,
         const struct tutti_value *input, const struct tutti_value *output) {
-        struct tutti_work *w;
-        enum tutti_status status = tutti_all_reduce_start(g, key, op, input, output, NULL, &w);
-        return status == TUTTI_OK ? finish(w) : status;
+        const struct tutti_entry entry = entry_to_all(input, output);
+        struct half h = reduction(g, op, &entry);
+        return meet(&h, key);
 }
 
 enum tutti_status tutti_reduce(struct tutti_group *g, const char *key, enum tutti_op op,
         const struct tutti_value *input, const struct tutti_value *output,
         const struct tutti_destinations *destinations) {
-        struct tutti_work *w;
-        enum tutti_status status = tutti_reduce_start(g, key, op, input, output, destinations, NULL, &w);
-        return status == TUTTI_OK ? finish(w) : status;
+        const struct tutti_entry entry = entry_of(input, output, destinations);
+        struct half h = reduction(g, op, &entry);
+        return meet(&h, key);
 }
 
 enum tutti_status tutti_broadcast(
         struct tutti_group *g, const char *key, uint32_t root, const struct tutti_value *value) {
-        struct tutti_work *w;
-        enum tutti_status status = tutti_broadcast_start(g, key, root, value, NULL, &w);
-        return status == TUTTI_OK ? finish(w) : status;
+        const struct tutti_entry entry = entry_of_root(g, root, value);
+        struct half h = broadcast(g, root, &entry);
+        return meet(&h, key);
 }
 
 enum tutti_status tutti_broadcast_into(struct tutti_group *g, const char *key, uint32_t root,
         const struct tutti_value *input, const struct tutti_value *output,
         const struct tutti_destinations *destinations) {
-        struct tutti_work *w;
-        enum tutti_status status =
-                tutti_broadcast_into_start(g, key, root, input, output, destinations, NULL, &w);
-        return status == TUTTI_OK ? finish(w) : status;
+        const struct tutti_entry entry =
+                destinations ? entry_of(input, output, destinations) : entry_to_all(input, output);
+        struct half h = broadcast(g, root, &entry);
+        return meet(&h, key);
 }
 
 enum tutti_status tutti_batch_reduce(struct tutti_group *g, const char *key, enum tutti_op op,
         const struct tutti_entry *entries, uint32_t n_entries) {
-        struct tutti_work *w;
-        enum tutti_status status = tutti_batch_reduce_start(g, key, op, entries, n_entries, NULL, &w);
-        return status == TUTTI_OK ? finish(w) : status;
+        struct half h = batch(g, op, entries, n_entries);
+        return meet(&h, key);
 }
 
 enum tutti_status tutti_barrier(struct tutti_group *g, const char *key) {
-        struct tutti_work *w;
-        enum tutti_status status = tutti_barrier_start(g, key, NULL, &w);
-        return status == TUTTI_OK ? finish(w) : status;
+        struct half h = { .g = g, .kind = KIND_BARRIER };
+        return meet(&h, key);
 }

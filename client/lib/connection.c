@@ -76,6 +76,7 @@ enum status connection_new(int socket, struct tutti **ret, struct error *err) {
         t->event = t->epoll = -1;
         t->next_request = t->next_region = 1;
         init_lists(t);
+        lane_init(t);
         int r = fork_guard_new(&t->guard);
         if (r == 0)
                 r = take_memory(t);
@@ -89,13 +90,20 @@ enum status connection_new(int socket, struct tutti **ret, struct error *err) {
         return STATUS_OK;
 }
 
+void connection_drop_page(struct tutti *t) {
+        if (t->page)
+                munmap((void *)(uintptr_t)t->page, t->board ? STATUS_MEMFD_BYTES : STATUS_PAGE_BYTES);
+        t->page = NULL;
+        t->board = NULL;
+}
+
 void connection_free(struct tutti *t) {
         reconnect_free(t);
         fd_close(&t->epoll);
         fd_close(&t->event);
         fd_close(&t->socket);
-        if (t->page)
-                munmap((void *)(uintptr_t)t->page, STATUS_PAGE_SLOTS * sizeof(*t->page));
+        lane_free(t);
+        connection_drop_page(t);
         if (t->memory)
                 munmap(t->memory, MEMORY_BYTES);
         failure_unref(t->lost);
@@ -217,6 +225,7 @@ void connection_give_up(struct tutti *t, const char *because) {
         t->is_lost = true;
         t->lost = failure_new(&e);
         order_let_go(t);
+        lane_let_go(t);
         if (words)
                 end_all(t, words->status, t->last_words);
         else

@@ -17,6 +17,7 @@
 #include "base/list.h"
 #include "lib/failure.h"
 #include "lib/fork.h"
+#include "lib/lane.h"
 #include "lib/prepared.h"
 #include "model/error.h"
 #include "wire/channel.h"
@@ -32,6 +33,7 @@ enum call_type {
         CALL_OBJECT,
         CALL_MADE,
         CALL_ORDER,
+        CALL_LANE,
         CALL_WORK,
         CALL_RESUME, /* embedded in its group */
 };
@@ -93,13 +95,16 @@ struct tutti {
         uint32_t n_slots_used;
         struct list others; /* all other calls, oldest first */
         struct list waiters;
-        struct waiter *leader;        /* who sleeps in poll */
-        bool is_lost;                 /* the connection has ended; `lost` is why, for later calls */
-        struct failure *lost;         /* NULL: no memory for it */
-        struct failure *last_words;   /* an ejection, which the end of file will follow */
-        struct reconnect *reconnect;  /* NULL: not asked for */
-        struct list registrations;    /* struct region.registration: all that tuttid was told of */
-        const struct page_slot *page; /* of tuttid, read-only */
+        struct waiter *leader;          /* who sleeps in poll */
+        bool is_lost;                   /* the connection has ended; `lost` is why, for later calls */
+        struct failure *lost;           /* NULL: no memory for it */
+        struct failure *last_words;     /* an ejection, which the end of file will follow */
+        struct reconnect *reconnect;    /* NULL: not asked for */
+        struct list registrations;      /* struct region.registration: all that tuttid was told of */
+        const struct page_slot *page;   /* of tuttid, read-only */
+        const struct lane_board *board; /* behind it; NULL: tuttid has none */
+        struct lane lane;
+        struct call opening_lane;
         struct list groups, buffers, regions, dead_regions, objects;
         uint32_t n_unwanted; /* slots of objects that are to be given back */
         struct list works, spare_works;
@@ -110,6 +115,8 @@ struct tutti {
         void *memory; /* of send_bytes, window, arenas, receive_bytes */
 };
 
+/* Unmaps the status page. */
+void connection_drop_page(struct tutti *t);
 /* Takes over a connected socket. OK, NO_MEMORY, INTERNAL (no descriptors left). */
 enum status connection_new(int socket, struct tutti **ret, struct error *err) MUST_USE;
 /* Closes and frees; what hangs on it must be gone. */

@@ -38,17 +38,19 @@ static struct failure *failure_of(const struct reply *reply) {
 /* --- bodies: NULL, or what is wrong --- */
 
 static const char *map_page(struct tutti *t, const struct msg_welcome *welcome, struct packet *packet) {
-        const size_t n_bytes = STATUS_PAGE_SLOTS * sizeof(struct page_slot);
         struct stat st;
         CLEANUP_FD int fd = packet->n_fds == 1 ? fd_take(&packet->fds[0]) : -1;
         if (fd < 0 || welcome->n_descriptors != 1 || welcome->status_slots != STATUS_PAGE_SLOTS)
                 return "a welcome without the status page";
-        if (fstat(fd, &st) < 0 || (uint64_t)st.st_size < n_bytes)
+        if (fstat(fd, &st) < 0 || (uint64_t)st.st_size < STATUS_PAGE_BYTES)
                 return "a status page that is too short";
-        void *page = mmap(NULL, n_bytes, PROT_READ, MAP_SHARED, fd, 0);
+        bool has_board = (uint64_t)st.st_size >= STATUS_MEMFD_BYTES;
+        void *page = mmap(
+                NULL, has_board ? STATUS_MEMFD_BYTES : STATUS_PAGE_BYTES, PROT_READ, MAP_SHARED, fd, 0);
         if (page == MAP_FAILED)
                 return "a status page that cannot be mapped";
         t->page = page;
+        t->board = has_board ? (const void *)(t->page + STATUS_PAGE_SLOTS) : NULL;
         return NULL;
 }
 
@@ -107,6 +109,7 @@ static const char *take_body(
                 return NULL;
         case CALL_MADE: return take_made(call->made_device, reply, packet);
         case CALL_ORDER: return take_order(call->order, reply, packet);
+        case CALL_LANE: return lane_take(t, reply, packet);
         case CALL_WORK:
                 if (reply->type == REPLY_LAUNCHED) {
                         call_launched(t, call);
@@ -147,7 +150,7 @@ const char *dispatch_reply(struct tutti *t, const struct reply *reply, struct pa
         if (wrong)
                 return wrong;
         if (reply->more)
-                return call->type == CALL_ROWS || call->type == CALL_WORK
+                return call->type == CALL_ROWS || call->type == CALL_WORK || call->type == CALL_LANE
                                ? NULL
                                : "an answer in parts where one was due";
         call_end(t, call, STATUS_OK, NULL);

@@ -26,6 +26,7 @@ struct half {
         uint16_t wire_axes;       /* the same, set by half_check */
         struct tutti_value first; /* the first entry's input: what negative ones count in */
         const char *tag;          /* of a merge_call; NULL */
+        bool is_waited_for;       /* by the thread that submits it, at once */
         enum status refused;      /* not OK: its sender has refused it already, and the peers are told why */
         const char *why;
         struct tutti_work *work;        /* knows where values in plain memory lie, and inputs' checksums */

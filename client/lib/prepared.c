@@ -97,6 +97,7 @@ static void note(
         pthread_mutex_lock(&t->lock);
         r->print = *print;
         r->number = 0;
+        r->has_done = false;
         r->n_buffers = 0;
         for (uint32_t i = 0; i < m->signature.n_entries; i++) {
                 note_buffer(r, entries[i].input.buffer);
@@ -140,7 +141,7 @@ struct remembering remember(struct tutti *t, const struct msg_submit *m, const s
                 r->number = ++t->halves.last_number;
                 atomic_store(&r->state, REMEMBERED_ASKED);
         }
-        const struct remembering ret = { .is_start = state == REMEMBERED_KEPT, .number = r->number };
+        const struct remembering ret = { .start = state == REMEMBERED_KEPT ? r : NULL, .number = r->number };
         pthread_mutex_unlock(&t->lock);
         return state == REMEMBERED_SEEN || state == REMEMBERED_KEPT ? ret : nothing;
 }
@@ -150,6 +151,16 @@ void remember_end(struct tutti *t, uint64_t number, bool is_kept) {
                 struct remembered *r = &t->halves.items[i];
                 if (atomic_load(&r->state) == REMEMBERED_ASKED && r->number == number)
                         atomic_store(&r->state, is_kept ? REMEMBERED_KEPT : REMEMBERED_DECLINED);
+        }
+}
+
+void remember_done(struct tutti *t, uint64_t number, const struct msg_done *done) {
+        for (size_t i = 0; i < MAX_REMEMBERED; i++) {
+                struct remembered *r = &t->halves.items[i];
+                if (atomic_load(&r->state) != REMEMBERED_KEPT || r->number != number)
+                        continue;
+                r->done = *done;
+                r->has_done = true;
         }
 }
 

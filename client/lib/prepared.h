@@ -32,7 +32,9 @@ struct remembered {
         struct sip print;
         uint64_t number; /* the wire's */
         uint64_t last_use;
-        uint32_t n_buffers; /* beyond MAX_REMEMBERED_BUFFERS: so many that not all are listed */
+        bool has_done;        /* it has been answered since it is kept */
+        struct msg_done done; /* by this */
+        uint32_t n_buffers;   /* beyond MAX_REMEMBERED_BUFFERS: so many that not all are listed */
         uint64_t buffers[MAX_REMEMBERED_BUFFERS];
 };
 
@@ -45,13 +47,15 @@ struct memory_of_halves {
 /* Under `sending`: what is known of this half, and notes that it has come. `entries` are all of it, in wire
  * form. The number under which it is to be started or asked for; 0: it is to be submitted as it is. */
 struct remembering {
-        bool is_start; /* else it is to be kept under the number */
+        const struct remembered *start; /* NULL: it is to be kept under the number */
         uint64_t number;
 };
 struct remembering remember(struct tutti *t, const struct msg_submit *m, const struct entry *entries);
 
 /* Under `lock`: the half that was to be kept under this number has ended. */
 void remember_end(struct tutti *t, uint64_t number, bool is_kept);
+/* Under `lock`: one that is kept under it has ended well. */
+void remember_done(struct tutti *t, uint64_t number, const struct msg_done *done);
 /* The buffer (the wire's) is about to go: nothing that uses it stays kept. Takes `sending` and `lock`. */
 void forget_buffer(struct tutti *t, uint64_t buffer);
 /* The connection has ended, and may be another one later: nothing is kept. Under `lock`. */

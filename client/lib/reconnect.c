@@ -122,12 +122,6 @@ static void hold_all(struct tutti *t) {
                 list_entry(it, struct tutti_group, node)->is_back = false;
 }
 
-static void drop_page(struct tutti *t) {
-        if (t->page)
-                munmap((void *)(uintptr_t)t->page, STATUS_PAGE_SLOTS * sizeof(*t->page));
-        t->page = NULL;
-}
-
 bool reconnect_begin(struct tutti *t, const char **why_not) {
         struct reconnect *r = t->reconnect;
         if (!r)
@@ -152,8 +146,9 @@ bool reconnect_begin(struct tutti *t, const char **why_not) {
         epoll_ctl(t->epoll, EPOLL_CTL_DEL, t->socket, NULL);
         end_leaves(t);
         forget_all(t);
+        lane_let_go(t);
         resume_capture(t);
-        drop_page(t);
+        connection_drop_page(t);
         end_what_is_not_asked_again(t);
         hold_all(t);
         timer_set(t, now + TRY_NS);

@@ -86,11 +86,12 @@ static void send_part(struct tutti *t, const struct request *request) {
 }
 
 /* The same half as some time before: its number and its key are enough. */
-static void send_start(const struct passage *p, uint64_t number) {
+static void send_start(const struct passage *p, const struct remembered *r) {
+        struct tutti *t = p->half->g->t;
         const struct msg_submit *m = &p->request.submit;
         const struct request request = { .request = p->request.request,
                 .type = REQUEST_START,
-                .start = { .prepared = number,
+                .start = { .prepared = r->number,
                         .membership = m->membership,
                         .epoch = m->epoch,
                         .has_key = m->has_key,
@@ -98,7 +99,9 @@ static void send_start(const struct passage *p, uint64_t number) {
                         .has_timeout = m->has_timeout,
                         .timeout_ns = m->timeout_ns,
                         .signal = m->signal } };
-        send_part(p->half->g->t, &request);
+        lane_ask(t);
+        if (!p->half->is_waited_for || !lane_start(t, &p->work->call, r, &request.start))
+                send_part(t, &request);
 }
 
 /* All entries, in `window` where there are several; NULL: they do not fit. */
@@ -120,8 +123,9 @@ static bool send_by_number(struct passage *p) {
         if (!entries)
                 return false;
         const struct remembering r = remember(p->half->g->t, m, entries);
-        if (r.is_start) {
-                send_start(p, r.number);
+        if (r.start) {
+                p->work->started = r.number;
+                send_start(p, r.start);
                 return true;
         }
         m->prepare = p->work->prepare = r.number;

@@ -32,7 +32,7 @@ struct tutti_work *work_new(struct tutti *t) {
                 return NULL;
         call_init(&w->call, CALL_WORK);
         w->is_detached = w->is_seen = false;
-        w->prepare = 0;
+        w->prepare = w->started = 0;
         w->kept.group = NULL;
         w->n_uses = 0;
         w->has_done = false;
@@ -206,10 +206,18 @@ static void give_back_unseen(const struct tutti_work *w) {
                 object_give_back(w->object, w->done.slot);
 }
 
+/* What the lane does not tell is as it was in the last answer. */
+static void note_start(struct tutti *t, const struct tutti_work *w) {
+        remember_done(t, w->started, &w->done);
+        waiting_learn(&t->lane.waiting, w->done.wait_ns);
+}
+
 void work_end(struct tutti *t, struct call *call) {
         struct tutti_work *w = work_of(call);
         if (w->prepare)
                 remember_end(t, w->prepare, w->call.status == STATUS_OK && w->done.is_kept);
+        if (w->started && w->call.status == STATUS_OK)
+                note_start(t, w);
         prefer_own_refusal(w);
         explain_buffer(w);
         kept_note_end(w);
@@ -286,6 +294,7 @@ static enum status status_of_wait(struct tutti_work *w, enum wait_end end) {
 enum status work_wait(struct tutti_work *w, uint64_t deadline_ns) {
         struct tutti *t = w->t;
         pthread_mutex_lock(&t->lock);
+        lane_wait(t, &w->call);
         enum status status = status_of_wait(w, connection_wait(t, &w->call, deadline_ns));
         pthread_mutex_unlock(&t->lock);
         if (status == STATUS_OK)

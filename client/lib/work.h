@@ -19,6 +19,7 @@ struct tutti_work {
         bool is_detached;
         bool is_seen;               /* somebody was told how it ended */
         uint64_t prepare;           /* tuttid was asked to keep its half under this number; 0: it was not */
+        uint64_t started;           /* it was started by this number; 0: it was sent in full */
         struct failure *refusal;    /* what the library itself found wrong with this half */
         struct msg_done done;       /* when ended with OK */
         bool has_done;              /* the first part of the answer is there */

@@ -325,8 +325,11 @@ static int body_in(const Tutti__V1__Reply *m, struct arena *arena, struct reply 
                 ret->signals = signals_in(m->signals);
                 return 0;
         case TUTTI__V1__REPLY__BODY_LAUNCHED: ret->type = REPLY_LAUNCHED; return 0;
-        case TUTTI__V1__REPLY__BODY_PREPARED:
         case TUTTI__V1__REPLY__BODY_LANE:
+                ret->type = REPLY_LANE;
+                ret->lane = (struct msg_lane){ m->lane->n_descriptors, m->lane->n_slots };
+                return 0;
+        case TUTTI__V1__REPLY__BODY_PREPARED:
         case TUTTI__V1__REPLY__BODY__NOT_SET:
         case _TUTTI__V1__REPLY__BODY__CASE_IS_INT_SIZE: break;
         }
@@ -360,6 +363,7 @@ union body_box {
         Tutti__V1__Registered registered;
         Tutti__V1__Signals signals;
         Tutti__V1__Launched launched;
+        Tutti__V1__Lane lane;
         struct rows_box rows;
 };
 
@@ -401,6 +405,13 @@ static bool body_out(const struct reply *r, struct arena *scratch, union body_bo
                 tutti__v1__launched__init(&box->launched);
                 m->body_case = TUTTI__V1__REPLY__BODY_LAUNCHED;
                 m->launched = &box->launched;
+                break;
+        case REPLY_LANE:
+                tutti__v1__lane__init(&box->lane);
+                box->lane.n_descriptors = r->lane.n_descriptors;
+                box->lane.n_slots = r->lane.n_slots;
+                m->body_case = TUTTI__V1__REPLY__BODY_LANE;
+                m->lane = &box->lane;
                 break;
         case REPLY_ROWS:
                 m->body_case = TUTTI__V1__REPLY__BODY_ROWS;

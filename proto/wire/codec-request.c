@@ -153,7 +153,7 @@ static bool query_out(const struct msg_query *q, struct arena *scratch, struct q
 static int body_in(const Tutti__V1__Request *m, struct arena *arena, struct request *ret) {
         /* Body numbers of the contract are those of enum request_type, plus one. */
         _Static_assert((int)REQUEST_HELLO + 1 == TUTTI__V1__REQUEST__BODY_HELLO, "first body");
-        _Static_assert((int)REQUEST_CONTROL + 1 == TUTTI__V1__REQUEST__BODY_CONTROL, "last body");
+        _Static_assert((int)REQUEST_RING + 1 == TUTTI__V1__REQUEST__BODY_RING, "last body");
         ret->type = m->body_case == TUTTI__V1__REQUEST__BODY__NOT_SET ? REQUEST_NONE
                                                                       : (enum request_type)(m->body_case - 1);
         switch (ret->type) {
@@ -185,6 +185,7 @@ static int body_in(const Tutti__V1__Request *m, struct arena *arena, struct requ
         case REQUEST_NONE:
         case REQUEST_PREPARE:
         case REQUEST_OPEN_LANE:
+        case REQUEST_RING:
         case REQUEST_GOODBYE: break;
         }
         return 0;
@@ -229,6 +230,7 @@ union body_box {
         Tutti__V1__Control control;
         Tutti__V1__Goodbye goodbye;
         Tutti__V1__OpenSignals open_signals;
+        Tutti__V1__Ring ring;
 };
 
 /* Fills the box; every member of it begins with its message, so that the box is the body. */
@@ -277,6 +279,7 @@ static bool body_out(const struct request *r, struct arena *scratch, union body_
         case REQUEST_CONTROL: control_out(&r->control, &box->control); return true;
         case REQUEST_GOODBYE: tutti__v1__goodbye__init(&box->goodbye); return true;
         case REQUEST_OPEN_SIGNALS: open_signals_out(&r->open_signals, &box->open_signals); return true;
+        case REQUEST_RING: tutti__v1__ring__init(&box->ring); return true;
         }
         return false;
 }

@@ -26,7 +26,9 @@ static struct row_daemon daemon_in(const Tutti__V1__DaemonRow *m) {
                 .log_level = string_in(m->log_level),
                 .n_prepared = m->n_prepared,
                 .n_started = m->n_started,
-                .n_replayed = m->n_replayed };
+                .n_replayed = m->n_replayed,
+                .n_on_lane = m->n_on_lane,
+                .n_passed = m->n_passed };
 }
 
 static struct row_device device_in(const Tutti__V1__DeviceRow *m) {

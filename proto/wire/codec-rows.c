@@ -23,6 +23,8 @@ static void daemon_out(const struct row_daemon *r, Tutti__V1__DaemonRow *m) {
         m->n_prepared = r->n_prepared;
         m->n_started = r->n_started;
         m->n_replayed = r->n_replayed;
+        m->n_on_lane = r->n_on_lane;
+        m->n_passed = r->n_passed;
         m->drained_by = string_out(r->drained_by);
         m->n_groups_left = r->n_groups_left;
         m->log_level = string_out(r->log_level);

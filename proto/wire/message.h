@@ -62,6 +62,31 @@ struct page_slot {
                 status; /* PAGE_FAILED: enum status; of EXPIRED its cause stands above, from bit 16 on */
 };
 
+#define STATUS_PAGE_BYTES (STATUS_PAGE_SLOTS * sizeof(struct page_slot))
+
+/* What a client starts without a packet (wire format, little-endian): one memfd for each connection that asks
+ * for it, sealed SHRINK, GROW and SEAL. Written by the client alone. */
+#define LANE_KEY_WORDS  (MAX_KEY_BYTES / sizeof(uint64_t))
+#define LANE_PAGE_BYTES 4096
+
+struct lane_slot {
+        _Atomic uint64_t start; /* how many there have been; written last */
+        _Atomic uint64_t request, prepared, membership, epoch;
+        _Atomic uint64_t key_bytes; /* 0: its number is key[0] */
+        _Atomic uint64_t key[LANE_KEY_WORDS];
+};
+
+/* Behind the slots of the status page, by tuttid alone. */
+struct lane_board {
+        _Atomic uint32_t is_open;    /* 0: what is started by the lane waits for a packet of the client */
+        _Atomic uint32_t is_watched; /* 0: who starts something rings */
+        _Atomic uint64_t passed;     /* the last start that is answered by a packet */
+        /* Of the last that was run on the lane, before its slot of the status page says `done`. */
+        _Atomic uint64_t wait_ns, run_ns, done_ns, last_rank;
+};
+
+#define STATUS_MEMFD_BYTES (STATUS_PAGE_BYTES + 4096)
+
 enum access { ACCESS_UNSPECIFIED, ACCESS_IN, ACCESS_OUT, ACCESS_INOUT };
 enum on_death { ON_DEATH_UNSPECIFIED, ON_DEATH_FAIL, ON_DEATH_SHRINK };
 enum on_leave { ON_LEAVE_UNSPECIFIED, ON_LEAVE_CONTRIBUTORS, ON_LEAVE_ZERO_FILL };
@@ -103,6 +128,7 @@ enum request_type {
         REQUEST_GOODBYE,
         REQUEST_OPEN_SIGNALS,
         REQUEST_CONTROL,
+        REQUEST_RING,
 };
 
 struct msg_hello {
@@ -279,6 +305,7 @@ enum reply_type {
         REPLY_REGISTERED,
         REPLY_SIGNALS,
         REPLY_LAUNCHED,
+        REPLY_LANE,
 };
 
 struct msg_welcome {
@@ -334,6 +361,10 @@ struct msg_signals {
         uint32_t n_events;
 };
 
+struct msg_lane {
+        uint32_t n_descriptors, n_slots;
+};
+
 enum row_type {
         ROW_NONE,
         ROW_DAEMON,
@@ -361,6 +392,7 @@ struct row_daemon {
         bool draining;
         uint32_t n_restarts; /* of the GPU process */
         uint64_t n_prepared, n_started, n_replayed;
+        uint64_t n_on_lane, n_passed; /* collectives that ran on the lane; starts that it handed on */
         const char *drained_by, *log_level;
         uint32_t n_groups_left;
 };
@@ -525,6 +557,7 @@ struct reply {
                 struct msg_result result;
                 struct msg_registered registered;
                 struct msg_signals signals;
+                struct msg_lane lane;
                 struct {
                         const struct row *rows;
                         uint32_t n_rows;

@@ -121,6 +121,7 @@ static void check_request(const struct request *r) {
         case REQUEST_START:
         case REQUEST_UNPREPARE:
         case REQUEST_OPEN_LANE:
+        case REQUEST_RING:
         case REQUEST_RELEASE_RESULT:
         case REQUEST_PAGES:
         case REQUEST_GOODBYE: break;

@@ -343,6 +343,7 @@ END_TEST
 static uint32_t read_slowly(int fd, uint64_t request) {
         struct reply reply;
         uint32_t n = 0;
+        uint64_t last = 0;
         do {
                 seconds_sleep(0.001);
                 ck_assert(receive(fd, &reply));
@@ -350,14 +351,20 @@ static uint32_t read_slowly(int fd, uint64_t request) {
                 ck_assert_int_eq(reply.status, STATUS_OK);
                 ck_assert_int_eq(reply.type, REPLY_ROWS);
                 n += reply.rows.n_rows;
+                for (uint32_t i = 0; i < reply.rows.n_rows; i++) {
+                        ck_assert_uint_gt(reply.rows.rows[i].record.collective, last);
+                        last = reply.rows.rows[i].record.collective;
+                }
         } while (reply.more);
         return n;
 }
 
-/* The records of a group that goes on: some 100 KiB at first, more each time. */
+/* The records of a group that goes on: some 100 KiB at first, more each time, until the oldest are
+ * overwritten while they are told. Not on the lane, where that is faster than a slow reader reads. */
 START_TEST(G12_long_answers_arrive_whole_at_a_slow_reader) {
         struct stage s;
         uint32_t n = 500;
+        setenv("TUTTI_LANE", "0", 1);
         stage_set(&s);
         while (atomic_load(&shared->n_met) < n)
                 seconds_sleep(0.01);
@@ -373,7 +380,6 @@ START_TEST(G12_long_answers_arrive_whole_at_a_slow_reader) {
                 uint32_t n_rows = read_slowly(fd, 10 + i);
                 ck_assert_uint_ge(n_rows, n);
                 ck_assert_uint_le(n_rows, 4096);
-                n = n_rows;
         }
         close(fd);
         stage_clear(&s);

@@ -171,6 +171,8 @@ static void add_daemon(struct host_counters *c, const struct tutti_row_daemon *r
         c->n_prepared = row->n_prepared;
         c->n_started = row->n_started;
         c->n_replayed = row->n_replayed;
+        c->n_on_lane = row->n_on_lane;
+        c->n_passed = row->n_passed;
 }
 
 static void add_quota(struct host_counters *c, const struct tutti_row_quota *row) {

@@ -122,7 +122,7 @@ START_TEST(a_body_of_the_future_is_none) {
         ck_assert_uint_eq(back.request, 5);
         ck_assert_int_eq(back.type, REQUEST_NONE);
         struct reply reply;
-        raw_bytes(request, 10, "", 0); /* a lane: not decoded by this version */
+        raw_bytes(request, 9, "", 0); /* Prepared: not decoded by this version */
         ck_assert_int_eq(codec_decode_reply(request->bytes, request->n, &arena, &reply), 0);
         ck_assert_int_eq(reply.type, REPLY_NONE);
         end();

@@ -429,6 +429,7 @@ static const struct reply registered = { .request = 5,
                           signals = { .request = 5,
                                   .type = REPLY_SIGNALS,
                                   .signals = { ORDER_EVENTS, 1, SIGNAL_SLOTS, "", SIGNAL_EVENTS } },
+                          lane = { .request = 5, .type = REPLY_LANE, .more = true, .lane = { 1, 2 } },
                           launched = { .request = 5, .type = REPLY_LAUNCHED, .more = true };
 
 START_TEST(signals_are_opened_and_device_memory_is_registered) {
@@ -447,6 +448,18 @@ START_TEST(signals_are_opened_and_device_memory_is_registered) {
         back = pass_reply(&launched);
         ck_assert_int_eq(back.type, REPLY_LAUNCHED);
         ck_assert(back.more && back.request == 5);
+}
+END_TEST
+
+START_TEST(a_lane_is_opened_and_rung) {
+        struct request r = { .request = 5, .type = REQUEST_OPEN_LANE };
+        pass_request(&r);
+        r.type = REQUEST_RING;
+        pass_request(&r);
+        const struct reply back = pass_reply(&lane);
+        ck_assert(back.type == REPLY_LANE && back.more);
+        SAME(&lane.lane, &back.lane, n_descriptors);
+        SAME(&lane.lane, &back.lane, n_slots);
 }
 END_TEST
 
@@ -522,6 +535,8 @@ START_TEST(the_corpus_holds_one_packet_of_each_kind) {
         check_seed_request("release_result", release_result);
         check_seed_request("open_signals", open_signals);
         check_seed_request("register_ipc", register_ipc);
+        check_seed_request("open_lane", (struct request){ .type = REQUEST_OPEN_LANE });
+        check_seed_request("ring", (struct request){ .type = REQUEST_RING });
         submit.submit.signal = (struct msg_signal){ 4095, 7 };
         check_seed_request("submit_signal", submit);
 
@@ -552,6 +567,8 @@ START_TEST(the_corpus_holds_one_packet_of_each_kind) {
         check_seed("registered");
         pass_reply(&signals);
         check_seed("signals");
+        pass_reply(&lane);
+        check_seed("lane");
 }
 END_TEST
 
@@ -561,4 +578,4 @@ UNIT_MAIN("codec", 30, hello, join, a_join_that_resumes_P9, reports_of_unfinishe
         every_word_passes, D18_a_submission_without_op_is_a_submission, keys_pass_and_absent_ones_are_known,
         strings_are_never_null, result_objects_are_made_released_and_told,
         signals_are_opened_and_device_memory_is_registered, an_order_that_is_not_known_is_the_plainest,
-        the_corpus_holds_one_packet_of_each_kind)
+        a_lane_is_opened_and_rung, the_corpus_holds_one_packet_of_each_kind)

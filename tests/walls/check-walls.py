@@ -28,7 +28,7 @@ FLOORS = {
 NEIGHBOURS = {
     'quota': {'config'}, 'group': {'config', 'quota'}, 'resume': {'config', 'quota'}, 'rendezvous': {'config', 'group', 'quota', 'resume'},
     'planner': {'config', 'plan', 'algorithms'}, 'algorithms': {'config', 'plan'}, 'plan': {'config'},
-    'listener': {'doorbell'}, 'session': {'doorbell'}, 'lane': {'doorbell', 'session'},
+    'listener': {'doorbell'}, 'session': {'doorbell'}, 'lane': {'doorbell', 'session', 'backend'},
     'engine': {'doorbell', 'backend'}, 'buffer': {'doorbell', 'backend'}, 'result': {'backend'}, 'signals': {'backend'},
     'worker': {'doorbell', 'backend', 'engine'},
     'backends/host': {'backend'}, 'backends/cuda': {'backend'},
@@ -48,7 +48,7 @@ APART = [({'engine', 'rendezvous'}, {'conductor', 'daemon'})]
 # System and library headers that only these places include (regular expressions on the path).
 LIBRARIES = [
     (r'uv(/.*)?\.h', r'^(proto|daemon)/', r'^daemon/(listener|session|lane|engine|worker|daemon)\b'),
-    (r'(pthread|threads)\.h', r'^(proto|daemon)/', r'^(daemon/(engine\b|backends/)|proto/base/log\b)'),
+    (r'(pthread|threads)\.h', r'^(proto|daemon)/', r'^(daemon/(engine\b|lane\b|backends/)|proto/base/log\b)'),
     (r'cuda\w*\.h', r'^(proto|daemon)/', r'^daemon/backends/cuda/'),
     (r'nccl\.h', r'^(proto|daemon)/', r'^daemon/backends/cuda/nccl\b'),
     (r'cuda\w*\.h', r'^client/', r'^client/lib/cuda\.c$'),
@@ -68,8 +68,8 @@ IMPURE = re.compile(r'^(unistd|fcntl|poll|time|dirent|signal|sys/(?!types|param|
 # Words that only these places may contain.
 WORDS = [
     (r'\bclock_gettime\b', r'^(proto|daemon)/', r'^(proto/base/clock\b|daemon/confine-seccomp\.c$)', 'clock_gettime only in base/clock'),
-    (r'\bclock_now_ns\b', r'^(proto|daemon)/', r'^(proto/base/(clock|log)\b|daemon/(daemon|engine|gpu)\b|daemon/backends/cuda/)',
-     'clock_now_ns is called only by daemon, engine, gpu, the cuda backend and log; others get the time as an argument'),
+    (r'\bclock_now_ns\b', r'^(proto|daemon)/', r'^(proto/base/(clock|log)\b|daemon/(daemon|engine|lane|gpu)\b|daemon/backends/cuda/)',
+     'clock_now_ns is called only by daemon, engine, lane, gpu, the cuda backend and log; others get the time as an argument'),
 ]
 
 INCLUDE = re.compile(r'\s*#\s*include\s*([<"])([^>"]+)[>"]')

@@ -75,6 +75,8 @@ struct tutti_row_daemon {
         uint64_t n_prepared; /* halves that are kept to be started again by their number */
         uint64_t n_started;  /* halves that were, since the start */
         uint64_t n_replayed; /* collectives that needed no new plan */
+        uint64_t n_on_lane;  /* collectives that were run on the lane */
+        uint64_t n_passed;   /* halves that were started in it and went the way of the others */
 };
 
 struct tutti_row_device {

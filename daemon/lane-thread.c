@@ -1,0 +1,259 @@
+/* The thread that watches roads and runs what was started on them.
+ *
+ * It looks at a road for as long as something happens there, ten looks and yields longer, or 0.05 ms where
+ * the next collective usually comes so soon; and sleeps when it looks at none: on the bells, one for each
+ * lane. "I look no more, was there anything?" stands against "I have started something, do you look?" of the
+ * clients: both are sequentially consistent, so that one of the two sees the other. */
+#include "lane-internal.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include "base/clock.h"
+#include "base/log.h"
+
+#define IDLE_LOOKS    10
+#define LINGER_NS     (NS_PER_MS / 20) /* where the next collective is usually there by then */
+#define BLOCKED_NS    (100 * NS_PER_MS)
+#define LOOKS_A_RING  16 /* at the bells of roads that nobody looks at */
+#define RINGS_AT_ONCE 64
+
+/* --- is it a collective? --- */
+
+static const struct lane_start *start_of(const struct lane_road *road, uint32_t place) {
+        return &road->places[place].lane->start;
+}
+
+static bool is_set(const struct lane_road *road, const struct lane_set *set) {
+        for (uint32_t i = 0; i < road->n_places; i++)
+                if (set->numbers[i] != start_of(road, i)->prepared)
+                        return false;
+        return true;
+}
+
+/* NULL: it is for rendezvous to say what is wrong. */
+static const struct lane_set *find_set(const struct lane_road *road) {
+        const struct lane_start *first = start_of(road, 0);
+        for (uint32_t i = 0; i < road->n_places; i++) {
+                const struct lane_start *s = start_of(road, i);
+                if (!s->has_key || s->epoch != road->epoch || s->request == 0 ||
+                        !key_is_equal(&s->key, &first->key))
+                        return NULL;
+        }
+        list_for_each (it, &road->sets) {
+                const struct lane_set *set = list_entry(it, struct lane_set, link);
+                if (is_set(road, set))
+                        return set;
+        }
+        return NULL;
+}
+
+/* --- running; without the lock --- */
+
+static enum status run_plan(struct lanes *l, const struct plan *plan, const struct memory **culprit) {
+        struct findings found = { 0 }; /* its plan checks nothing */
+        struct stage stage;
+        uint32_t cursor = 0;
+        while (plan_next_stage(plan, &cursor, &stage))
+                for (uint64_t chunk = stage.first_chunk; chunk < stage.end_chunk; chunk++) {
+                        enum status status =
+                                l->backend->ops->run_chunk(l->backend, plan, chunk, &found, culprit);
+                        if (status != STATUS_OK)
+                                return status;
+                }
+        return STATUS_OK;
+}
+
+static void set_pages(const struct lane_run *run, enum page_state state) {
+        for (uint32_t i = 0; i < run->road->n_places; i++)
+                page_set(run->road->places[i].lane->page, run->requests[i], run->number, state);
+}
+
+static void write_boards(const struct lane_run *run) {
+        for (uint32_t i = 0; i < run->road->n_places; i++) {
+                const struct lane_place *p = &run->road->places[i];
+                struct lane_board *board = p->lane->board;
+                atomic_store_explicit(
+                        &board->wait_ns, run->sealed_ns - run->arrived_ns[i], memory_order_relaxed);
+                atomic_store_explicit(&board->run_ns, run->done_ns - run->sealed_ns, memory_order_relaxed);
+                atomic_store_explicit(&board->done_ns, run->done_ns, memory_order_relaxed);
+                atomic_store_explicit(
+                        &board->last_rank, run->road->places[run->last_place].rank, memory_order_relaxed);
+        }
+}
+
+static void run_set(struct lanes *l, struct lane_run *run) {
+        const struct memory *culprit = NULL;
+        uint64_t begun_ns = clock_now_ns();
+        set_pages(run, PAGE_BEGUN);
+        run->status = run_plan(l, run->set->plan, &culprit);
+        run->done_ns = clock_now_ns();
+        run->blocked_ns = run->done_ns - begun_ns >= BLOCKED_NS ? run->done_ns - begun_ns : 0;
+        run->culprit_session = culprit ? culprit->session : 0;
+        run->culprit_buffer = culprit ? culprit->buffer : 0;
+        if (run->status != STATUS_OK)
+                return;
+        write_boards(run);
+        set_pages(run, PAGE_DONE);
+}
+
+/* --- one road; under the lock --- */
+
+static void ring(struct lanes *l) {
+        CHECK(pthread_mutex_unlock(&l->lock) == 0);
+        uv_async_send(&l->async);
+        CHECK(pthread_mutex_lock(&l->lock) == 0);
+}
+
+static void refuse(struct lanes *l, struct lane_road *road) {
+        road->is_refused = true;
+        list_append(&l->refused, &road->refused_link);
+        atomic_fetch_add_explicit(&l->n_news, 1, memory_order_release);
+        road_unwatch(l, road);
+        ring(l);
+}
+
+/* By an eighth, of gaps that count as a millisecond at most. */
+static void learn_gap(struct lane_road *road, uint64_t sealed_ns) {
+        uint64_t gap_ns = sealed_ns > road->last_ns ? sealed_ns - road->last_ns : 0;
+        if (gap_ns > NS_PER_MS)
+                gap_ns = NS_PER_MS;
+        road->usual_ns += gap_ns / 8;
+        road->usual_ns -= road->usual_ns / 8;
+}
+
+static bool is_patient(const struct lane_road *road) {
+        return road->n_idle < IDLE_LOOKS ||
+               (road->usual_ns < LINGER_NS && clock_now_ns() - road->last_ns < LINGER_NS);
+}
+
+/* Takes what was started into the record of its run. */
+static void begin_run(struct lane_run *run, struct lane_road *road, const struct lane_set *set) {
+        run->road = road;
+        run->set = road->running = set;
+        run->number = road->next_number++;
+        run->key = start_of(road, 0)->key;
+        run->last_place = 0;
+        for (uint32_t i = 0; i < road->n_places; i++) {
+                struct lane *lane = road->places[i].lane;
+                run->requests[i] = lane->start.request;
+                run->arrived_ns[i] = lane->seen_ns;
+                if (lane->seen_ns >= run->arrived_ns[run->last_place])
+                        run->last_place = i;
+                lane->n_runs++;
+                lane_take(lane);
+        }
+        run->sealed_ns = run->arrived_ns[run->last_place];
+        learn_gap(road, run->sealed_ns);
+}
+
+static void run_road(struct lanes *l, struct lane_road *road, const struct lane_set *set) {
+        struct lane_run *run = &l->runs[l->n_put % LANE_MAX_RUNS];
+        begin_run(run, road, set);
+        CHECK(pthread_mutex_unlock(&l->lock) == 0);
+        run_set(l, run);
+        CHECK(pthread_mutex_lock(&l->lock) == 0);
+        road->running = NULL;
+        road->last_ns = run->done_ns;
+        l->stats.n_runs++;
+        l->n_put++;
+        atomic_fetch_add_explicit(&l->n_news, 1, memory_order_release);
+        if (!road->is_open || run->status != STATUS_OK || l->n_put - l->n_taken == LANE_MAX_RUNS / 2)
+                ring(l);
+}
+
+static bool all_have_started(struct lanes *l, struct lane_road *road) {
+        bool have_all = true;
+        for (uint32_t i = 0; i < road->n_places; i++)
+                have_all &= lane_look(l, &road->places[i]);
+        return have_all;
+}
+
+/* Whether something happened. */
+static bool look_at(struct lanes *l, struct lane_road *road) {
+        if (!all_have_started(l, road)) {
+                road->n_idle++;
+                if (is_patient(road))
+                        return false;
+                road_unwatch(l, road);
+                if (!all_have_started(l, road)) /* since they could know that nobody looks */
+                        return false;
+                road_watch(l, road);
+        }
+        road->n_idle = 0;
+        if (l->n_put - l->n_taken == LANE_MAX_RUNS) { /* the loop thread is behind: it is waited for */
+                ring(l);
+                return false;
+        }
+        const struct lane_set *set = find_set(road);
+        if (set)
+                run_road(l, road, set);
+        else
+                refuse(l, road);
+        return true;
+}
+
+/* --- all of them; under the lock --- */
+
+/* Each in turn. Whether something happened on any. */
+static bool look_at_all(struct lanes *l) {
+        bool is_any = false;
+        size_t n = list_length(&l->watched);
+        for (; n > 0 && !list_is_empty(&l->watched); n--) {
+                struct list *first = list_take_first(&l->watched);
+                list_append(&l->watched, first);
+                is_any |= look_at(l, list_entry(first, struct lane_road, link));
+        }
+        return is_any;
+}
+
+static void hear(struct lanes *l, uint64_t number) {
+        const struct lane *lane = number < l->capacity ? l->lanes[number] : NULL;
+        if (!lane)
+                return;
+        l->stats.n_rings++;
+        list_for_each (it, &lane->places) {
+                struct lane_road *road = list_entry(it, struct lane_place, link)->road;
+                if (road->is_open && !road->is_refused && !road->is_watched)
+                        road_watch(l, road);
+        }
+}
+
+/* Gives the lock up while it sleeps. */
+static void hear_bells(struct lanes *l, int timeout_ms) {
+        struct epoll_event events[RINGS_AT_ONCE];
+        l->is_asleep = timeout_ms != 0;
+        CHECK(pthread_mutex_unlock(&l->lock) == 0);
+        int n = epoll_wait(l->epoll, events, RINGS_AT_ONCE, timeout_ms);
+        CHECK(n >= 0 || errno == EINTR);
+        CHECK(pthread_mutex_lock(&l->lock) == 0);
+        l->is_asleep = false;
+        for (int i = 0; i < n; i++)
+                hear(l, events[i].data.u64);
+}
+
+static void yield(struct lanes *l) {
+        CHECK(pthread_mutex_unlock(&l->lock) == 0);
+        sched_yield();
+        CHECK(pthread_mutex_lock(&l->lock) == 0);
+}
+
+void *lane_main(void *data) {
+        struct lanes *l = data;
+        int r = l->backend->ops->thread_init(l->backend);
+        if (r < 0)
+                log_error("the thread of the lane cannot be set up: %s", strerror(-r));
+        CHECK(r >= 0);
+        CHECK(pthread_mutex_lock(&l->lock) == 0);
+        for (uint32_t n_looks = 0; !l->is_stopping; n_looks++) {
+                if (list_is_empty(&l->watched))
+                        hear_bells(l, -1);
+                else if (n_looks % LOOKS_A_RING == 0)
+                        hear_bells(l, 0);
+                if (!look_at_all(l) && !list_is_empty(&l->watched))
+                        yield(l);
+        }
+        CHECK(pthread_mutex_unlock(&l->lock) == 0);
+        return NULL;
+}

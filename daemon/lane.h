@@ -1,0 +1,142 @@
+/* The lane: kept halves are started in shared memory, and small collectives of them are run by a thread of
+ * its own, without a packet and without the loop thread (docs/adr/0011).
+ *
+ * A session that asks for it has a *lane*: a slot that its client writes, a bell that the client rings while
+ * nobody watches, and a board behind its status page that tuttid writes. A group whose members all have one
+ * has a *road*. While it is open the thread watches the slots; when every member has started its part of one
+ * set, under one key, in this epoch, that is a sealed collective, and the thread runs it at once. It decides
+ * nothing else: what is no set, what waits for too long, and all that can happen to a group (deadlines,
+ * deaths, refusals, other halves) is for rendezvous. So a road is open only while rendezvous has nothing of
+ * its group, and is closed before it gets anything; what was started and did not run is handed over then.
+ *
+ *     CLOSED --lane_road_open--> OPEN --all have started a set--> running --+
+ *        ^                        | ^                                       |
+ *        +----lane_road_close-----+ +---------------------------------------+
+ *
+ * A run that is under way when its road is closed goes on: it is sealed. Runs come back in order
+ * (lanes_take_run), a hundred or so at a time where nobody asks for them.
+ *
+ * One mutex guards roads and lanes; nobody holds it over a run, and the loop thread takes no other lock here.
+ * Slots are copied before anything in them is looked at. Owned by daemon.c; functions are for the loop
+ * thread.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <uv.h>
+#include "backends/backend.h"
+#include "doorbell.h"
+#include "session-page.h"
+
+#define LANE_MAX_RANKS 64  /* of a group with a road */
+#define LANE_MAX_SETS  64  /* of a road */
+#define LANE_MAX_RUNS  128 /* that wait to be taken */
+
+struct lanes;
+struct lane;
+struct lane_road;
+
+/* One collective that may be run on a road; its owner's, whose plan must not be touched while the road is
+ * open or runs it. */
+struct lane_set {
+        struct list link; /* in lane_road.sets, while it is closed */
+        const struct plan *plan;
+        const uint64_t *numbers; /* by place: under which the half is kept */
+};
+
+/* A member on its road. */
+struct lane_place {
+        struct lane_road *road;
+        struct lane *lane;
+        struct list link; /* in the lane's */
+        uint64_t session, membership;
+        uint32_t rank;
+};
+
+/* A group's; its owner's. Zero-initialised, then lane_road_init. */
+struct lane_road {
+        uint64_t epoch;
+        uint32_t n_places; /* in the order of the ranks */
+        struct lane_place places[LANE_MAX_RANKS];
+        struct list sets;     /* struct lane_set.link; touched while it is closed */
+        uint64_t next_number; /* of its next collective; while it is closed, where it stood */
+        /* The room's. */
+        bool is_open, is_watched, is_refused;
+        uint32_t n_idle; /* looks in vain, since something happened: */
+        uint64_t last_ns,
+                usual_ns; /* when that was; how soon the next collective usually is complete after one */
+        const struct lane_set *running;
+        struct list link, refused_link;
+};
+
+/* What a client has started, copied. */
+struct lane_start {
+        uint64_t session, request, prepared, membership, epoch;
+        bool has_key; /* false: it was malformed */
+        struct key key;
+};
+
+/* A collective that has run. */
+struct lane_run {
+        struct lane_road *road;
+        const struct lane_set *set;
+        uint64_t number;
+        struct key key;
+        uint32_t last_place;
+        uint64_t sealed_ns, done_ns;
+        uint64_t blocked_ns; /* how long it has run; 0 below 100 ms */
+        enum status status;  /* OK, or BAD_FD with the culprit: nothing stands in the pages of its members */
+        uint64_t culprit_session, culprit_buffer;
+        uint64_t requests[LANE_MAX_RANKS], arrived_ns[LANE_MAX_RANKS]; /* by place */
+};
+
+struct lanes_stats {
+        uint64_t n_runs, n_passed, n_rings;
+};
+
+/* The bell rings on the loop thread when runs are to be taken. 0 or negative errno. */
+int lanes_new(
+        struct lanes **ret, uv_loop_t *loop, struct backend *backend, const struct doorbell *bell) MUST_USE;
+/* Ends the thread: what runs is over. */
+void lanes_stop(struct lanes *l);
+/* After lanes_stop, when all lanes are gone and the loop has closed the handle. */
+void lanes_free(struct lanes *l);
+
+/* --- a session's --- */
+
+/* The descriptors are the caller's to send and close. 0 or negative errno. */
+int lane_new(struct lanes *l, uint64_t session, struct page_slot *page, struct lane **ret, int *ret_slot,
+        int *ret_bell) MUST_USE;
+/* Its roads are closed. true: it is gone. false: a run still writes to its page, which goes with it. */
+bool lane_free(struct lanes *l, struct lane *lane);
+/* What it has started and nobody has taken: from here on the caller's, and answered by packets. */
+bool lane_take_start(struct lanes *l, struct lane *lane, struct lane_start *ret);
+/* Its places on roads; NULL begins and ends. */
+struct lane_place *lane_next_place(const struct lane *lane, const struct lane_place *after);
+
+/* --- a group's --- */
+
+void lane_road_init(struct lane_road *road);
+/* Adds a member, in the order of the ranks: lane, session, membership and rank of *place. */
+void lane_road_add(struct lanes *l, struct lane_road *road, const struct lane_place *place);
+/* Not while it is open: takes its places from their lanes. A run goes on; until it is taken the road stays
+ * where it is. */
+void lane_road_deinit(struct lanes *l, struct lane_road *road);
+void lane_road_open(struct lanes *l, struct lane_road *road);
+/* Hands over what was started and did not run: [*ret_n] of LANE_MAX_RANKS. The set that it still runs; NULL:
+ * none. */
+const struct lane_set *lane_road_close(
+        struct lanes *l, struct lane_road *road, struct lane_start *ret_starts, uint32_t *ret_n);
+
+/* --- what has happened --- */
+
+/* The next run; with it the lanes that were to go with it are gone. */
+bool lanes_take_run(struct lanes *l, struct lane_run *ret);
+/* A road on which something was started that it does not run: to be closed. NULL: none. */
+struct lane_road *lanes_take_refused(struct lanes *l);
+
+/* How much there is to be taken. */
+uint32_t lanes_n_news(const struct lanes *l);
+
+struct lanes_stats lanes_stats(struct lanes *l);
