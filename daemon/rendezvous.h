@@ -317,8 +317,8 @@ bool rendezvous_is_quiet(const struct group *g);
 /* A meeting of the members in *have that is nobody's, ENDED and OK, without halves: its owner puts them in
  * (freed with it by rendezvous_release), and lets it speak for collectives that have been run. NULL: QUOTA,
  * NO_MEMORY, by *err. */
-struct meeting *rendezvous_stand(struct rendezvous *r, struct group *g, const struct rankset *have,
-        struct error *err) MUST_USE;
+struct meeting *rendezvous_stand(
+        struct rendezvous *r, struct group *g, const struct rankset *have, struct error *err) MUST_USE;
 /* One of them has ended, as its number, key, status and times say. */
 void rendezvous_note_stood(struct meeting *m);
 /* The number of the group's next collective, when it comes back here. */

@@ -45,8 +45,8 @@ static const char *map_page(struct tutti *t, const struct msg_welcome *welcome, 
         if (fstat(fd, &st) < 0 || (uint64_t)st.st_size < STATUS_PAGE_BYTES)
                 return "a status page that is too short";
         bool has_board = (uint64_t)st.st_size >= STATUS_MEMFD_BYTES;
-        void *page = mmap(
-                NULL, has_board ? STATUS_MEMFD_BYTES : STATUS_PAGE_BYTES, PROT_READ, MAP_SHARED, fd, 0);
+        void *page =
+                mmap(NULL, has_board ? STATUS_MEMFD_BYTES : STATUS_PAGE_BYTES, PROT_READ, MAP_SHARED, fd, 0);
         if (page == MAP_FAILED)
                 return "a status page that cannot be mapped";
         t->page = page;
