@@ -45,30 +45,14 @@ struct liars {
         struct raw_member m[2];
 };
 
-static void keep(struct liars *p, const char *key, uint64_t prepare) {
-        uint64_t sent[2];
-        for (uint32_t i = 0; i < 2; i++) {
-                const struct entry entry = raw_entry(1, 16);
-                struct request submit = raw_submit_request(&p->m[i], key, &entry);
-                submit.submit.prepare = prepare;
-                sent[i] = raw_send(p->r[i], &submit);
-        }
-        for (uint32_t i = 0; i < 2; i++)
-                raw_expect(p->r[i], sent[i], STATUS_OK);
-}
-
 static void open_road(struct liars *p) {
         uint64_t sent[2];
-        keep(p, "first", 7);
-        for (uint32_t i = 0; i < 2; i++) {
-                const struct request request = { .type = REQUEST_START,
-                        .start = { .prepared = 7,
-                                .membership = p->m[i].membership,
-                                .epoch = p->m[i].epoch,
-                                .has_key = true,
-                                .key = raw_key("second") } };
-                sent[i] = raw_send(p->r[i], &request);
-        }
+        for (uint32_t i = 0; i < 2; i++)
+                sent[i] = raw_submit_to_keep(p->r[i], &p->m[i], "first", 7);
+        for (uint32_t i = 0; i < 2; i++)
+                raw_expect(p->r[i], sent[i], STATUS_OK);
+        for (uint32_t i = 0; i < 2; i++)
+                sent[i] = raw_start(p->r[i], &p->m[i], "second", 7);
         for (uint32_t i = 0; i < 2; i++)
                 raw_expect(p->r[i], sent[i], STATUS_OK);
 }

@@ -79,20 +79,11 @@ struct hands {
 };
 
 static uint64_t submit_to_keep(struct hands *p, uint32_t i, const char *key, uint64_t number) {
-        const struct entry entry = raw_entry(1, 16);
-        struct request submit = raw_submit_request(&p->m[i], key, &entry);
-        submit.submit.prepare = number;
-        return raw_send(p->r[i], &submit);
+        return raw_submit_to_keep(p->r[i], &p->m[i], key, number);
 }
 
 static uint64_t start_by_packet(struct hands *p, uint32_t i, const char *key, uint64_t number) {
-        const struct request request = { .type = REQUEST_START,
-                .start = { .prepared = number,
-                        .membership = p->m[i].membership,
-                        .epoch = p->m[i].epoch,
-                        .has_key = true,
-                        .key = raw_key(key) } };
-        return raw_send(p->r[i], &request);
+        return raw_start(p->r[i], &p->m[i], key, number);
 }
 
 static uint64_t start(struct hands *p, uint32_t i, const char *key) {

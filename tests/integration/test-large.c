@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "objects.h"
+#include "base/available.h"
 #include "meeting.h"
 #include "raw.h"
 #include "replica.h"
@@ -18,17 +19,6 @@
 #define N_ELEMENTS   ((size_t)(UINT64_C(1) << 31) + 7)
 #define LIMIT_S      150
 #define NEEDED_BYTES (UINT64_C(8) << 30)
-
-static uint64_t available_bytes(void) {
-        unsigned long long kib = 0;
-        char line[256];
-        FILE *f = fopen("/proc/meminfo", "re");
-        ck_assert_ptr_nonnull(f);
-        while (fgets(line, sizeof(line), f) && sscanf(line, "MemAvailable: %llu kB", &kib) != 1)
-                continue;
-        fclose(f);
-        return kib * 1024;
-}
 
 /* Elements around which an index of too few bits goes wrong. */
 static const size_t places[] = { 0, 1, ((size_t)1 << 30) - 1, ((size_t)1 << 31) - 1, (size_t)1 << 31,
@@ -95,7 +85,7 @@ static void meet(struct replica *me) {
 }
 
 START_TEST(P14_counts_go_beyond_31_bits) {
-        uint64_t available = available_bytes();
+        uint64_t available = memory_available_bytes();
         if (unit_scale() > 1)
                 unit_skip("a sanitizer's shadow would take several times the 4 GiB");
         if (available < NEEDED_BYTES)
@@ -171,7 +161,7 @@ static uint64_t shmem_bytes(pid_t pid) {
 
 START_TEST(F5_tuttid_takes_no_memory_but_that_of_result_objects) {
         struct replica *r[2];
-        uint64_t available = available_bytes(), most = 0, most_shmem = 0;
+        uint64_t available = memory_available_bytes(), most = 0, most_shmem = 0;
         if (unit_scale() > 1)
                 unit_skip("a sanitizer takes memory of its own");
         if (available < F5_NEEDED_BYTES)
@@ -241,9 +231,10 @@ START_TEST(I2_three_gibibytes_are_one_map_and_one_unmap) {
         uint64_t where = 0;
         if (unit_scale() > 1)
                 unit_skip("a sanitizer's shadow would take several times the 3 GiB");
-        if (available_bytes() < I2_NEEDED)
+        if (memory_available_bytes() < I2_NEEDED)
                 unit_skip("%llu MiB of memory are available, %llu are needed",
-                        (unsigned long long)(available_bytes() >> 20), (unsigned long long)(I2_NEEDED >> 20));
+                        (unsigned long long)(memory_available_bytes() >> 20),
+                        (unsigned long long)(I2_NEEDED >> 20));
         struct host *h = host_start(NULL);
         struct raw *r = raw_open(host_socket(h));
         struct raw_member m = raw_join(r, "alone", 0, 1);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/available.h"
 #include "meeting.h"
 #include "replica.h"
 #include "unit.h"
@@ -109,17 +110,6 @@ struct beside {
         _Atomic int n_large, is_over;
 };
 
-static uint64_t available_bytes(void) {
-        unsigned long long kib = 0;
-        char line[256];
-        FILE *f = fopen("/proc/meminfo", "re");
-        ck_assert_ptr_nonnull(f);
-        while (fgets(line, sizeof(line), f) && sscanf(line, "MemAvailable: %llu kB", &kib) != 1)
-                continue;
-        fclose(f);
-        return kib * 1024;
-}
-
 static void be_large(struct replica *me) {
         struct beside *shared = me->arg;
         struct tutti_group *g = replica_join_group(me, &TUTTI_JOIN(.group = "large", .job = "a"));
@@ -162,9 +152,9 @@ static void be_small(struct replica *me) {
 }
 
 START_TEST(I3_a_small_one_beside_two_gibibytes_of_another_job) {
-        if (available_bytes() < NEEDED_BYTES)
+        if (memory_available_bytes() < NEEDED_BYTES)
                 unit_skip("%llu GiB of memory are to spare, %llu are wanted",
-                        (unsigned long long)(available_bytes() >> 30),
+                        (unsigned long long)(memory_available_bytes() >> 30),
                         (unsigned long long)(NEEDED_BYTES >> 30));
         if (unit_scale() > 1)
                 unit_skip("a sanitizer's shadow would take several times the 4 GiB");

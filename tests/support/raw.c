@@ -259,6 +259,23 @@ uint64_t raw_barrier(struct raw *r, const struct raw_member *m, const char *key)
         return raw_send(r, &submit);
 }
 
+uint64_t raw_submit_to_keep(struct raw *r, const struct raw_member *m, const char *key, uint64_t number) {
+        const struct entry entry = raw_entry(1, 16);
+        struct request submit = raw_submit_request(m, key, &entry);
+        submit.submit.prepare = number;
+        return raw_send(r, &submit);
+}
+
+uint64_t raw_start(struct raw *r, const struct raw_member *m, const char *key, uint64_t number) {
+        const struct request request = { .type = REQUEST_START,
+                .start = { .prepared = number,
+                        .membership = m->membership,
+                        .epoch = m->epoch,
+                        .has_key = true,
+                        .key = raw_key(key) } };
+        return raw_send(r, &request);
+}
+
 uint64_t raw_query(struct raw *r, enum what what, const char *job, const char *group) {
         return raw_send(
                 r, &(struct request){ .type = REQUEST_QUERY, .query = { what, job, group, false, 0 } });

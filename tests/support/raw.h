@@ -82,6 +82,9 @@ uint64_t raw_submit(struct raw *r, const struct raw_member *m, const char *key, 
 uint64_t raw_barrier(struct raw *r, const struct raw_member *m, const char *key);
 uint64_t raw_query(struct raw *r, enum what what, const char *job, const char *group);
 struct key raw_key(const char *name);
+/* A reduce of the first 16 floats of buffer 1, which is to be kept under this number; and that one again. */
+uint64_t raw_submit_to_keep(struct raw *r, const struct raw_member *m, const char *key, uint64_t number);
+uint64_t raw_start(struct raw *r, const struct raw_member *m, const char *key, uint64_t number);
 
 /* --- what its user is charged --- */
 
