@@ -9,8 +9,8 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include "objects.h"
 #include "base/available.h"
+#include "objects.h"
 #include "meeting.h"
 #include "raw.h"
 #include "replica.h"
