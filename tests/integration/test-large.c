@@ -258,5 +258,46 @@ START_TEST(I2_three_gibibytes_are_one_map_and_one_unmap) {
 }
 END_TEST
 
-UNIT_MAIN("large", LIMIT_S, P14_counts_go_beyond_31_bits,
-        F5_tuttid_takes_no_memory_but_that_of_result_objects, I2_three_gibibytes_are_one_map_and_one_unmap)
+/* --- results that go past the caches --- */
+
+#define N_STREAMED ((size_t)12 << 20) /* 48 MiB, read and written by two */
+
+/* result[i] is factor * ((i + 1) % 1000) + 1. */
+static void expect_pattern(const float *result, float factor) {
+        size_t i = 0;
+        while (i < N_STREAMED && result[i] == factor * (float)((i + 1) % 1000) + 1)
+                i++;
+        ck_assert_msg(i == N_STREAMED, "element %zu is %g", i, (double)result[i]);
+}
+
+/* Lines of the outputs begin anywhere, and what lies before and behind the result is left alone. */
+static void meet_out_of_place(struct replica *me) {
+        struct tutti_group *g = replica_join_group(me, &TUTTI_JOIN(.group = "train"));
+        struct floats in, out;
+        floats_init(me->t, &in, N_STREAMED + 1);
+        floats_init(me->t, &out, N_STREAMED + 16);
+        for (size_t i = 0; i < in.n; i++)
+                in.data[i] = (float)(i % 1000) + (float)me->rank;
+        floats_fill(&out, -1);
+        in.value.offset = sizeof(float);
+        out.value.offset = (3 + me->rank) * sizeof(float);
+        in.value.shape[0] = out.value.shape[0] = N_STREAMED;
+        expect_status(tutti_all_reduce(g, "sum", TUTTI_SUM, &in.value, &out.value), TUTTI_OK);
+        const float *result = out.data + 3 + me->rank;
+        expect_pattern(result, 2);
+        expect_status(tutti_broadcast_into(g, "told", 1, &in.value, &out.value, NULL), TUTTI_OK);
+        expect_pattern(result, 1);
+        for (size_t i = 0; i < 3 + me->rank; i++)
+                ck_assert_float_eq(out.data[i], -1);
+        for (const float *at = result + N_STREAMED; at < out.data + out.n; at++)
+                ck_assert_float_eq(*at, -1);
+}
+
+START_TEST(P14_large_results_out_of_place_are_right_to_the_last_element) {
+        replicas_run(2, meet_out_of_place);
+}
+END_TEST
+
+UNIT_MAIN("large", LIMIT_S, P14_large_results_out_of_place_are_right_to_the_last_element,
+        P14_counts_go_beyond_31_bits, F5_tuttid_takes_no_memory_but_that_of_result_objects,
+        I2_three_gibibytes_are_one_map_and_one_unmap)

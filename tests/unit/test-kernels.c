@@ -131,6 +131,7 @@ static void check_case(struct buffers *b, const struct shape *s, enum isa isa, u
                 .rounding = s->rounding,
                 .weights = s->has_weights ? b->weights : NULL,
                 .total_weight = b->total_weight,
+                .is_streamed = s->in_place < 0 && s->output_dtype == s->dtype && seed % 2 == 0,
         };
         kernels_reduce(isa, &call);
         for (uint32_t i = 0; i < s->n_outputs; i++) {
@@ -481,28 +482,34 @@ END_TEST
 
 /* --- copies, and the choice of the instruction set --- */
 
-START_TEST(copies_reach_every_output_and_spare_the_root) {
+static void copy_to_all_but_the_root(enum isa isa, bool is_streamed) {
         static uint8_t from[30001], to[3][30003];
         for (size_t i = 0; i < sizeof(from); i++)
                 from[i] = i * 31 % 251;
+        memset(to, 0xee, sizeof(to));
+        const void *inputs[] = { from };
+        void *outputs[] = { to[0] + 1, from, to[1] + 1, to[2] + 1 };
+        struct kernel_call call = { .op = OP_UNSPECIFIED,
+                .dtype = DTYPE_U8,
+                .inputs = inputs,
+                .n_inputs = 1,
+                .outputs = outputs,
+                .n_outputs = 4,
+                .count = sizeof(from),
+                .is_streamed = is_streamed };
+        kernels_copy(isa, &call);
+        for (int i = 0; i < 3; i++) {
+                ck_assert_mem_eq(to[i] + 1, from, sizeof(from));
+                ck_assert_uint_eq(to[i][0], 0xee);
+                ck_assert_uint_eq(to[i][sizeof(from) + 1], 0xee);
+        }
+        ck_assert_uint_eq(from[30000], 30000 * 31 % 251);
+}
+
+START_TEST(copies_reach_every_output_and_spare_the_root) {
         for_each_isa(isa) {
-                memset(to, 0xee, sizeof(to));
-                const void *inputs[] = { from };
-                void *outputs[] = { to[0] + 1, from, to[1] + 1, to[2] + 1 };
-                struct kernel_call call = { .op = OP_UNSPECIFIED,
-                        .dtype = DTYPE_U8,
-                        .inputs = inputs,
-                        .n_inputs = 1,
-                        .outputs = outputs,
-                        .n_outputs = 4,
-                        .count = sizeof(from) };
-                kernels_copy(isa, &call);
-                for (int i = 0; i < 3; i++) {
-                        ck_assert_mem_eq(to[i] + 1, from, sizeof(from));
-                        ck_assert_uint_eq(to[i][0], 0xee);
-                        ck_assert_uint_eq(to[i][sizeof(from) + 1], 0xee);
-                }
-                ck_assert_uint_eq(from[30000], 30000 * 31 % 251);
+                copy_to_all_but_the_root(isa, false);
+                copy_to_all_but_the_root(isa, true);
         }
 }
 END_TEST

@@ -10,6 +10,9 @@
 #define CHECKED_BYTES        (128u << 10)
 #define CHECKED_MIN_ELEMENTS 256
 
+/* From so much reading and writing of a plan on its results go past the caches. Measured on a machine with 2
+ * cores: 64 MiB at 2 and 4 ranks take 0.8 of the time then, 16 MiB at 2 ranks 1.1 to 1.5 times as long. */
+#define STREAMED_MOVED_BYTES (96u << 20)
 /* Elements from the first to the last of the step's operand number `i`. */
 static uint64_t extent_of(const struct plan *plan, const struct step *s, uint32_t i) {
         struct view view;
@@ -125,6 +128,21 @@ static void place_operands(struct job *j, const struct plan *plan, const struct 
                 j->weights[i] = plan_inputs(plan, s)[i].weight;
 }
 
+/* Large results that were read by nobody are evicted before anybody reads them, and would fetch each line of
+ * the outputs first. In place the lines are there. */
+static bool is_streamed(const struct job *j, const struct plan *plan) {
+        const struct step *s = j->step;
+        if (plan->moved_bytes < STREAMED_MOVED_BYTES || s->check_numerics || s->n_dims || s->n_folds ||
+                (s->output_dtype != DTYPE_UNSPECIFIED && s->output_dtype != s->dtype) ||
+                (s->op == OP_MEAN && dtype_is_integer(s->dtype)))
+                return false;
+        for (uint32_t i = 0; i < s->n_outputs; i++)
+                for (uint32_t k = 0; k < s->n_inputs; k++)
+                        if (j->out[i] == j->in[k])
+                                return false;
+        return true;
+}
+
 static void run_piece(const struct chunk *c, const struct piece *piece) {
         const struct step *s = piece->step;
         struct job job;
@@ -145,6 +163,7 @@ static void run_piece(const struct chunk *c, const struct piece *piece) {
                 .weights = s->has_weights ? job.weights : NULL,
                 .total_weight = s->total_weight,
                 .nonfinite = s->check_numerics ? job.nonfinite : NULL,
+                .is_streamed = is_streamed(&job, c->plan),
         };
         if (s->n_folds) {
                 job.first_element = piece->first_element;

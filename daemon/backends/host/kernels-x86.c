@@ -1,5 +1,7 @@
 /* What an x86-64 processor may have beyond the baseline. */
 #include <cpuid.h>
+#include <emmintrin.h>
+#include <string.h>
 #include "backends/host/kernels-tables.h"
 
 /* Asked by hand: not every compiler's __builtin_cpu_supports knows its name. */
@@ -26,4 +28,35 @@ const struct kernel_table *kernel_table_find(enum isa isa) {
         case ISA_SCALAR: break;
         }
         return NULL;
+}
+
+#define LINE_BYTES 64
+
+/* Whole lines: what fills one only partly would go to memory by itself. */
+static void stream_line(uint8_t *to, const uint8_t *from) {
+        const __m128i *v = (const __m128i *)(const void *)from;
+        __m128i *out = (__m128i *)(void *)to;
+        __m128i a = _mm_loadu_si128(v), b = _mm_loadu_si128(v + 1), c = _mm_loadu_si128(v + 2),
+                d = _mm_loadu_si128(v + 3);
+        _mm_stream_si128(out, a);
+        _mm_stream_si128(out + 1, b);
+        _mm_stream_si128(out + 2, c);
+        _mm_stream_si128(out + 3, d);
+}
+
+void kernels_stream(void *to, const void *from, size_t n_bytes) {
+        uint8_t *out = to;
+        const uint8_t *in = from;
+        size_t n_head = -(uintptr_t)out % LINE_BYTES;
+        if (n_head > n_bytes)
+                n_head = n_bytes;
+        memcpy(out, in, n_head);
+        for (n_bytes -= n_head, out += n_head, in += n_head; n_bytes >= LINE_BYTES;
+                n_bytes -= LINE_BYTES, out += LINE_BYTES, in += LINE_BYTES)
+                stream_line(out, in);
+        memcpy(out, in, n_bytes);
+}
+
+void kernels_stream_end(void) {
+        _mm_sfence();
 }

@@ -9,6 +9,9 @@
 /* What is copied to several places is read once from far and then from the first-level cache. */
 #define COPY_BLOCK_BYTES 8192
 
+/* Of results that go past the caches: a quarter of the first-level one. */
+#define STREAM_BLOCK_BYTES 8192
+
 enum isa kernels_isa(enum isa wanted) {
         enum isa isa = wanted == ISA_AUTO ? ISA_AVX512 : wanted;
         while (isa > ISA_SCALAR && !kernel_table_find(isa))
@@ -56,13 +59,38 @@ static kernel_fn *choose(const struct kernel_table *table, const struct kernel_c
         return table->reduce[call->dtype][call->op];
 }
 
+/* Block by block: what is combined stays in the first-level cache until it is on its way. */
+static void reduce_streamed(kernel_fn *kernel, const struct kernel_call *call) {
+        _Alignas(64) uint8_t block[STREAM_BLOCK_BYTES];
+        const void *inputs[MAX_WORLD];
+        void *const to_block = block;
+        struct kernel_call part = *call;
+        const size_t size = dtype_bytes(call->dtype), n_most = STREAM_BLOCK_BYTES / size;
+        CHECK(call->n_inputs <= MAX_WORLD && !call->nonfinite);
+        part.inputs = inputs;
+        part.outputs = &to_block;
+        part.n_outputs = 1;
+        for (size_t at = 0; at < call->count; at += part.count) {
+                part.count = call->count - at < n_most ? call->count - at : n_most;
+                for (uint32_t i = 0; i < call->n_inputs; i++)
+                        inputs[i] = (const uint8_t *)call->inputs[i] + at * size;
+                kernel(&part);
+                for (uint32_t i = 0; i < call->n_outputs; i++)
+                        kernels_stream((uint8_t *)call->outputs[i] + at * size, block, part.count * size);
+        }
+        kernels_stream_end();
+}
+
 void kernels_reduce(enum isa isa, const struct kernel_call *call) {
         const struct kernel_table *table = table_of(isa);
         CHECK(call->n_inputs >= 1 && (call->op != OP_MEAN || call->divisor >= 1));
         CHECK(call->dtype < N_DTYPE && call->op < N_OP);
         kernel_fn *kernel = choose(table, call);
         CHECK(kernel);
-        kernel(call);
+        if (call->is_streamed)
+                reduce_streamed(kernel, call);
+        else
+                kernel(call);
 }
 
 /* A root that receives its own value in place has nothing to copy. */
@@ -70,7 +98,11 @@ static void copy_block(const struct kernel_call *call, size_t at, size_t n) {
         const uint8_t *from = call->inputs[0];
         for (uint32_t i = 0; i < call->n_outputs; i++) {
                 uint8_t *to = call->outputs[i];
-                if (to != from)
+                if (to == from)
+                        continue;
+                if (call->is_streamed)
+                        kernels_stream(to + at, from + at, n);
+                else
                         memcpy(to + at, from + at, n);
         }
 }
@@ -86,6 +118,8 @@ void kernels_copy(enum isa isa, const struct kernel_call *call) {
                         kernels_note_input(call, 0, at, n);
                 copy_block(call, at, n);
         }
+        if (call->is_streamed)
+                kernels_stream_end();
 }
 
 /* --- checks --- */
