@@ -2,10 +2,12 @@
  * frees anything, on no side, by none of the ways in which device memory comes. */
 #include <cuda.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <tutti/cuda.h>
 #include <unistd.h>
 #include "gpu-host.h"
+#include "meeting.h"
 #include "unit.h"
 
 #define N_WARM 4
@@ -125,6 +127,52 @@ START_TEST(E4_a_cached_submission_opens_nothing_of_legacy_handles) {
 }
 END_TEST
 
+/* --- from connecting to the first result --- */
+
+#define N_CONNECTS     9
+#define FIRST_RESULT_S 0.1 /* of which ten times is asserted */
+
+static int compare_doubles(const void *a, const void *b) {
+        double x = *(const double *)a, y = *(const double *)b;
+        return (x > y) - (x < y);
+}
+
+/* Everything that a trainer does first, but for making its context. */
+static double connect_and_reduce(struct replica *me) {
+        double begun = seconds_now();
+        struct tutti_group *g = replica_join_group(me, &TUTTI_JOIN(.group = "train"));
+        struct tutti_buffer *b = gpu_take_buffer(me->t, GPU_COUNT);
+        gpu_fill(b, (float)me->rank);
+        ck_assert_msg(gpu_reduce(g, "first", b, GPU_COUNT) == TUTTI_OK, "%s", tutti_error());
+        double took = seconds_now() - begun;
+        gpu_expect(b, 1, 2);
+        tutti_buffer_free(b);
+        tutti_close(me->t);
+        me->t = NULL;
+        return took;
+}
+
+static void connect_again_and_again(struct replica *me) {
+        double took[N_CONNECTS];
+        gpu_use_device((int)me->rank);
+        for (int i = 0; i < N_CONNECTS; i++)
+                took[i] = connect_and_reduce(me);
+        qsort(took, N_CONNECTS, sizeof(*took), compare_doubles);
+        printf("# J1: R%u from connecting to the first result on a fake GPU: p50 %.2f ms, most %.2f ms\n",
+                me->rank, took[N_CONNECTS / 2] * 1e3, took[N_CONNECTS - 1] * 1e3);
+        ck_assert_double_lt(took[N_CONNECTS / 2], 10 * FIRST_RESULT_S * unit_scale());
+        replica_open(me);
+        gpu_leave(me, NULL);
+}
+
+START_TEST(J1_the_first_result_on_a_GPU_is_there_soon_after_connecting) {
+        struct host *h = gpu_host_start("2", NULL);
+        run_replicas(h, 2, connect_again_and_again, NULL);
+        gpu_host_stop(h);
+}
+END_TEST
+
 UNIT_MAIN("gpu-cached", 120, E4_a_cached_submission_opens_nothing_of_memory_that_tuttid_made,
         E4_a_cached_submission_opens_nothing_where_streams_wait,
-        E4_a_cached_submission_opens_nothing_of_legacy_handles)
+        E4_a_cached_submission_opens_nothing_of_legacy_handles,
+        J1_the_first_result_on_a_GPU_is_there_soon_after_connecting)
