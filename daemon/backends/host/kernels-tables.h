@@ -31,7 +31,7 @@ extern const struct kernel_table kernel_table_scalar, kernel_table_avx2, kernel_
  * kernels-baseline.c. NULL when the processor (or the operating system) lacks it. */
 const struct kernel_table *kernel_table_find(enum isa isa);
 
-/* From there as well. A copy past the caches, where the processor can; kernels_stream_end puts it before what is
- * stored afterwards. */
+/* From there as well. A copy past the caches, where the processor can; kernels_stream_end puts it before what
+ * is stored afterwards. */
 void kernels_stream(void *to, const void *from, size_t n_bytes);
 void kernels_stream_end(void);

@@ -47,8 +47,8 @@ struct kernel_call {
          * at. */
         const double *weights;
         double total_weight; /* their sum, finite; MEAN: > 0 */
-        /* Results go past the caches, since nobody reads them soon: where outputs have the elements of dtype, none
-         * is an input, and no check is asked for. The same bits. */
+        /* Results go past the caches, since nobody reads them soon: where outputs have the elements of dtype,
+         * none is an input, and no check is asked for. The same bits. */
         bool is_streamed;
         /* [n_inputs]; NULL: not asked. For each input, what is NaN or infinite, or has such a part, is added.
          */
