@@ -41,6 +41,9 @@ struct lanes {
         uint64_t n_put, n_taken;
         uint32_t n_lanes;
         struct lanes_stats stats;
+        /* Runs whose results are there, counted before any page says so. What a client asks for when it has
+         * seen its page stands behind them by way of the client; here, too, it does by way of this word. */
+        _Atomic uint64_t n_results;
         _Atomic uint32_t n_news; /* runs and refused roads: whoever finds 0 need not take the lock */
 };
 

@@ -95,6 +95,7 @@ static void run_set(struct lanes *l, struct lane_run *run) {
         if (run->status != STATUS_OK)
                 return;
         write_boards(run);
+        atomic_fetch_add_explicit(&l->n_results, 1, memory_order_release);
         set_pages(run, PAGE_DONE);
 }
 

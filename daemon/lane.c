@@ -19,8 +19,10 @@
 
 #define SLOT_SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 
+/* Behind all results that a client may have seen. */
 static void lanes_lock(struct lanes *l) {
         CHECK(pthread_mutex_lock(&l->lock) == 0);
+        (void)atomic_load_explicit(&l->n_results, memory_order_acquire);
 }
 
 static void lanes_unlock(struct lanes *l) {
