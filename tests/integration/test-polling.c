@@ -77,11 +77,15 @@ static void measure(struct measured *ret) {
         stage_clear(&s);
 }
 
-static void expect_unhurt(const struct measured *quiet, const struct measured *polled) {
-        ck_assert_msg(polled->polled.p50 <= quiet->quiet.p50 * (1 + 10 * 0.10), "p50 %.0f us, quiet %.0f us",
-                polled->polled.p50 * 1e6, quiet->quiet.p50 * 1e6);
-        ck_assert_msg(polled->polled.p99 <= quiet->quiet.p99 * (1 + 10 * 0.50), "p99 %.0f us, quiet %.0f us",
-                polled->polled.p99 * 1e6, quiet->quiet.p99 * 1e6);
+static double larger(double a, double b) {
+        return a > b ? a : b;
+}
+
+static void expect_unhurt(const struct measured *m, double quiet50, double quiet99) {
+        ck_assert_msg(m->polled.p50 <= quiet50 * (1 + 10 * 0.10), "p50 %.0f us, quiet %.0f us",
+                m->polled.p50 * 1e6, quiet50 * 1e6);
+        ck_assert_msg(m->polled.p99 <= quiet99 * (1 + 10 * 0.50), "p99 %.0f us, quiet %.0f us",
+                m->polled.p99 * 1e6, quiet99 * 1e6);
 }
 
 /* By packets, and on the lane: there a collective takes so little that one wake-up more is several times as
@@ -92,8 +96,9 @@ START_TEST(a_thousand_status_calls_a_second_slow_nobody_down) {
         measure(&by_packets);
         unsetenv("TUTTI_LANE");
         measure(&on_lane);
-        expect_unhurt(&by_packets, &by_packets);
-        expect_unhurt(&by_packets, &on_lane);
+        expect_unhurt(&by_packets, by_packets.quiet.p50, by_packets.quiet.p99);
+        expect_unhurt(&on_lane, larger(by_packets.quiet.p50, on_lane.quiet.p50),
+                larger(by_packets.quiet.p99, on_lane.quiet.p99));
 }
 END_TEST
 
