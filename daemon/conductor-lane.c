@@ -49,9 +49,10 @@ struct road {
 
 /* What a session's client has started there last. */
 struct lane_answer {
-        uint64_t ran;    /* the request of the last that has run, answered by `done`; 0: it was told */
-        uint64_t passed; /* that went to rendezvous */
-        uint64_t wanted; /* that is to be told by a packet, when it has run */
+        uint64_t ran;       /* the request of the last that has run, answered by `done`; 0: it was told */
+        uint64_t passed;    /* that went to rendezvous */
+        uint64_t wanted;    /* that is to be told by a packet, when it has run */
+        uint32_t n_running; /* of its roads, also of those that were forgotten: closed, and still running */
         struct msg_done done;
         struct charge descriptors, memory;
 };
@@ -208,6 +209,15 @@ static void conductor_pass(struct conductor *c, const struct lane_start *start) 
                 conductor_handle_start(c, s, &r);
 }
 
+/* Whose start may be in the run that is under way: the road may be forgotten before it ends. */
+static void note_running(struct conductor *c, const struct road *road, int more) {
+        for (uint32_t i = 0; i < road->lane.n_places; i++) {
+                struct session *s = session_find(c->house.sessions, road->lane.places[i].session);
+                if (s && s->on_lane)
+                        s->on_lane->n_running += (uint32_t)more;
+        }
+}
+
 static void road_close(struct conductor *c, struct road *road) {
         struct lane_start starts[LANE_MAX_RANKS];
         uint32_t n;
@@ -216,6 +226,7 @@ static void road_close(struct conductor *c, struct road *road) {
         road->running = lane_road_close(c->house.lanes, &road->lane, starts, &n);
         road->is_open = false;
         c->n_running += road->running != NULL;
+        note_running(c, road, road->running != NULL);
         rendezvous_set_next_number(road->group, road->lane.next_number);
         (void)conductor_pull_lane(c, LANE_MAX_RUNS); /* all but what still runs */
         for (uint32_t i = 0; i < n; i++)
@@ -377,8 +388,11 @@ static void tell_failure(struct conductor *c, struct meeting *m, struct task *t)
         conductor_fail_pages(c, m);
         rankset_for_each (rank, &m->have) {
                 struct session *s = session_find(c->house.sessions, m->halves[rank]->session);
-                if (s)
+                if (s) {
                         s->n_unfinished++;
+                        s->on_lane->passed =
+                                m->halves[rank]->request; /* a Ring for it is under way, perhaps */
+                }
                 conductor_tell_half(c, m, index++, rank);
         }
 }
@@ -423,6 +437,7 @@ static void conductor_ran(struct conductor *c, const struct lane_run *run) {
         }
         road->running = NULL;
         c->n_running--;
+        note_running(c, road, -1);
         if (s->is_doomed)
                 standing_free(c, s);
         if (road->is_doomed)
@@ -511,13 +526,6 @@ void conductor_open_lane(struct conductor *c, struct session *s, const struct re
         conductor_reply_fd(c, s, &reply, bell);
 }
 
-static bool is_running_for(const struct session *s) {
-        for (const struct lane_place *p = lane_next_place(s->lane, NULL); p; p = lane_next_place(s->lane, p))
-                if (road_of(p->road)->running)
-                        return true;
-        return false;
-}
-
 void conductor_handle_ring(struct conductor *c, struct session *s, const struct request *r) {
         struct lane_answer *a = s->on_lane;
         if (a && a->passed == r->request) /* it is answered as all Starts are */
@@ -530,7 +538,7 @@ void conductor_handle_ring(struct conductor *c, struct session *s, const struct 
                 conductor_reply(c, s, &reply);
                 return;
         }
-        if (a && is_running_for(s)) {
+        if (a && a->n_running > 0) {
                 a->wanted = r->request;
                 return;
         }
