@@ -192,6 +192,9 @@ struct task *conductor_replay(struct conductor *c, const struct meeting *m);
 /* ENDED and told: keeps its task for the next one, if it may be kept; m->task is NULL then. */
 void conductor_put_plan(struct conductor *c, struct meeting *m);
 
+/* Carries out what rendezvous has decided. Sessions that are ejected by it stay until the end of the turn. */
+void conductor_settle_outcome(struct conductor *c);
+
 /* --- the lane (conductor-lane.c) --- */
 
 void conductor_open_lane(struct conductor *c, struct session *s, const struct request *r);

@@ -266,6 +266,7 @@ static void conductor_handle(
                 return;
         }
         conductor_prepare_roads(c, s, r->type);
+        conductor_settle_outcome(c); /* what was started before it was there before it */
         conductor_dispatch(c, s, r, packet);
 }
 

@@ -139,6 +139,7 @@ static void conductor_end_session(struct conductor *c, struct session *s, enum l
         s->resume = NULL;
         conductor_drop_query(s);
         conductor_forget_roads(c, s);
+        conductor_settle_outcome(c);
         conductor_unprepare_all(c, s);
         conductor_log_loss(c, s, loss, why);
         rendezvous_lose(c->house.rendezvous, s->id, loss, why, c->now_ns, &c->outcome);
@@ -303,8 +304,7 @@ static void conductor_eject_member(struct conductor *c, const struct member *m) 
                         m->group->name, m->why);
 }
 
-/* Carries out what rendezvous has decided. */
-static void conductor_settle_outcome(struct conductor *c) {
+void conductor_settle_outcome(struct conductor *c) {
         struct outcome *o = &c->outcome;
         struct list *it;
         c->work += o->n_looked / LOOKS_A_WORK;
@@ -487,6 +487,7 @@ bool conductor_turn(struct conductor *c, uint64_t now_ns) {
         workers_turn(c->house.workers, now_ns);
         conductor_offer_signals(c);
         (void)conductor_pull_lane(c, RUNS_A_TURN); /* before anybody asks for it */
+        conductor_settle(c);
         conductor_accept(c);
         do
                 conductor_pull(c);

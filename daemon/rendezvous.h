@@ -140,7 +140,8 @@ struct meeting {
 };
 
 /* What a call decided. Each list is to be emptied by the conductor, front to back, before the next call with
- * this outcome; `over` last. */
+ * this outcome; `over` last. Several halves may be submitted or refused one after the other: they only add.
+ */
 struct outcome {
         struct list sealed;   /* struct meeting.outcome_link: run it */
         struct list ended;    /* struct meeting.outcome_link: tell every half's session status and error, then
