@@ -297,9 +297,9 @@ static bool may_run_on_lane(const struct conductor *c, const struct meeting *m, 
         const struct options *o = &half->signature.options;
         struct rankset absent = rankset_minus(&m->group->alive, &m->have);
         return !c->is_draining && m->epoch == m->group->epoch && m->n_halves <= LANE_MAX_RANKS &&
-               rankset_is_empty(&absent) && plan->n_chunks > 0 && plan->n_scratch == 0 &&
-               plan->n_extents == 0 && plan->moved_bytes <= LANE_MAX_MOVED_BYTES && !o->check_numerics &&
-               !o->check_overflow && !o->check_inputs && has_lanes(c, m);
+               rankset_is_empty(&absent) && plan->n_scratch == 0 && plan->n_extents == 0 &&
+               plan->moved_bytes <= LANE_MAX_MOVED_BYTES && !o->check_numerics && !o->check_overflow &&
+               !o->check_inputs && has_lanes(c, m);
 }
 
 static struct road *road_for(struct conductor *c, const struct meeting *m) {

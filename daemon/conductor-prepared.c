@@ -27,10 +27,13 @@ uint32_t conductor_n_prepared(const struct conductor *c) {
 
 /* --- keeping --- */
 
-/* Dense values, combined as they are or told to all. */
+/* A barrier, or dense values, combined as they are or told to all. */
 static bool is_plain(const struct half *half) {
         const struct signature *s = &half->signature;
-        if (s->axes || (s->kind != KIND_REDUCE && s->kind != KIND_BATCH_REDUCE && s->kind != KIND_BROADCAST))
+        if (s->kind == KIND_BARRIER)
+                return true;
+        if (s->axes || s->n_entries == 0 ||
+                (s->kind != KIND_REDUCE && s->kind != KIND_BATCH_REDUCE && s->kind != KIND_BROADCAST))
                 return false;
         for (uint32_t i = 0; i < s->n_entries; i++)
                 if (half->entries[i].layout != LAYOUT_DENSE)
@@ -42,7 +45,7 @@ static bool is_plain(const struct half *half) {
 static bool may_keep(const struct conductor *c, const struct session *s, const struct half *half) {
         const uint32_t n_entries = half->signature.n_entries;
         return half->prepare != 0 && !half->prepared && !half->object && half->device == 0 &&
-               !half->signature.options.check_inputs && n_entries > 0 && n_entries <= MAX_PREPARED_ENTRIES &&
+               !half->signature.options.check_inputs && n_entries <= MAX_PREPARED_ENTRIES &&
                half->n_checked == n_entries && is_plain(half) && list_length(&s->prepared) < MAX_PREPARED &&
                !prepared_find(c, s->id, half->prepare);
 }

@@ -110,11 +110,15 @@ static void note(
 
 /* --- */
 
-/* Dense values of registered memory. */
+/* A barrier, or dense values of registered memory. */
 static bool may_come_again(const struct msg_submit *m, const struct entry *entries) {
         const struct signature *s = &m->signature;
-        if (m->refused != STATUS_OK || s->n_entries == 0 || s->n_entries > MAX_PREPARED_ENTRIES ||
-                s->options.check_inputs || s->axes)
+        if (m->refused != STATUS_OK || s->n_entries > MAX_PREPARED_ENTRIES || s->options.check_inputs ||
+                s->axes)
+                return false;
+        if (s->kind == KIND_BARRIER)
+                return true;
+        if (s->n_entries == 0)
                 return false;
         if (s->kind != KIND_REDUCE && s->kind != KIND_BATCH_REDUCE && s->kind != KIND_BROADCAST)
                 return false;

@@ -104,12 +104,12 @@ static void send_start(const struct passage *p, const struct remembered *r) {
                 send_part(t, &request);
 }
 
-/* All entries, in `window` where there are several; NULL: they do not fit. */
+/* All entries, in `window` where there are several; NULL: they do not fit. A barrier has none. */
 static const struct entry *all_entries(const struct passage *p) {
         struct tutti *t = p->half->g->t;
         const uint32_t n = p->request.submit.signature.n_entries;
         if (n <= 1 || n > WINDOW_ENTRIES)
-                return n == 1 ? &p->only : NULL;
+                return n <= 1 ? &p->only : NULL;
         for (uint32_t i = 0; i < n; i++)
                 half_entry(p->half, i, &t->window[i]);
         return t->window;
