@@ -102,7 +102,8 @@ class Contest:
                     if not chapter.suits(player):
                         continue
                     try:
-                        (self.play_first if chapter.first else self.play)(chapter, ranks, player)
+                        with libraries.Hogs(chapter.hogs):
+                            (self.play_first if chapter.first else self.play)(chapter, ranks, player)
                     except libraries.Gone as e:
                         self.missing.append(f"{chapter.name}, {ranks} ranks: {e}")
 

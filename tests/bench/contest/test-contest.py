@@ -72,6 +72,32 @@ def a_player_that_fails_is_named():
     return played.cells == [] and played.missing == ["all_reduce, 2 ranks: Broken: a player ended with 3"]
 
 
+def hogs_run_as_long_as_somebody_plays():
+    """Each on the core it is to use up, during a run, and none after it."""
+    def seen():
+        cores = []
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                with open(f"/proc/{pid}/cmdline", "rb") as command, open(f"/proc/{pid}/stat", encoding="utf-8") as stat:
+                    if b"while :" in command.read() and int(stat.read().rsplit(")", 1)[1].split()[1]) == os.getpid():
+                        cores += os.sched_getaffinity(int(pid))
+            except (FileNotFoundError, ProcessLookupError):
+                pass
+        return cores
+
+    class Watcher(libraries.Library):
+        name = "Watcher"
+        during = []
+
+        def run(self, ranks, arguments):
+            self.during.append(seen())
+
+    played = contest.Contest(BUILD, [Watcher()], 1, 0.01)
+    for hogs in (0, 1, os.cpu_count()):
+        played.play_chapter(contest.Chapter("hogs", "", [2], "all_reduce", [4], hogs=hogs))
+    return [sorted(d) for d in Watcher.during] == [[], [0], list(range(os.cpu_count()))] and seen() == []
+
+
 def rounds_become_medians():
     first, second = dict(cell("tutti", 5.0), each=[1.0, 2.0, 9.0], cpu=[1.0]), dict(cell("tutti", 7.0), each=[2.0, 3.0, 3.0], cpu=[3.0])
     cells = contest.median_cells([first, second])
@@ -109,7 +135,8 @@ def gradients_are_those_of_the_models():
     return True
 
 
-TESTS = [a_run_is_timed_and_checked, every_verb_gives_right_values, a_player_that_fails_is_named, rounds_become_medians,
+TESTS = [a_run_is_timed_and_checked, every_verb_gives_right_values, a_player_that_fails_is_named,
+         hogs_run_as_long_as_somebody_plays, rounds_become_medians,
          ratios_are_to_the_best_peer, what_was_not_measured_is_said, the_plot_is_svg_with_a_line_for_each,
          gradients_are_those_of_the_models]
 
