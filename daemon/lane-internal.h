@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include "base/regret.h"
 #include "lane.h"
 
 struct lane {
@@ -41,6 +42,9 @@ struct lanes {
         uint64_t n_put, n_taken;
         uint32_t n_lanes;
         struct lanes_stats stats;
+        /* The thread's own: how its yields went, and how long the last one took. */
+        struct regret regret;
+        uint64_t yield_ns;
         /* Runs whose results are there, counted before any page says so. What a client asks for when it has
          * seen its page stands behind them by way of the client; here, too, it does by way of this word. */
         _Atomic uint64_t n_results;

@@ -1,9 +1,10 @@
 /* The thread that watches roads and runs what was started on them.
  *
  * It looks at a road for as long as something happens there, ten looks and yields longer, or 0.05 ms where
- * the next collective usually comes so soon; and sleeps when it looks at none: on the bells, one for each
- * lane. "I look no more, was there anything?" stands against "I have started something, do you look?" of the
- * clients: both are sequentially consistent, so that one of the two sees the other. */
+ * the next collective usually comes so soon, but not where yields are regretted; and sleeps when it looks at
+ * none: on the bells, one for each lane. "I look no more, was there anything?" stands against "I have started
+ * something, do you look?" of the clients: both are sequentially consistent, so that one of the two sees the
+ * other. */
 #include "lane-internal.h"
 
 #include <errno.h>
@@ -124,9 +125,17 @@ static void learn_gap(struct lane_road *road, uint64_t sealed_ns) {
         road->usual_ns -= road->usual_ns / 8;
 }
 
-static bool is_patient(const struct lane_road *road) {
-        return road->n_idle < IDLE_LOOKS ||
-               (road->usual_ns < LINGER_NS && clock_now_ns() - road->last_ns < LINGER_NS);
+static bool is_patient(const struct lanes *l, const struct lane_road *road) {
+        uint64_t now_ns = clock_now_ns();
+        return regret_may_yield(&l->regret, now_ns) &&
+               (road->n_idle < IDLE_LOOKS ||
+                       (road->usual_ns < LINGER_NS && now_ns - road->last_ns < LINGER_NS));
+}
+
+/* All is there since some moment of the last yield. */
+static void learn_lateness(struct lanes *l, const struct lane_road *road) {
+        if (road->n_idle > 0)
+                regret_note(&l->regret, l->yield_ns, clock_now_ns());
 }
 
 /* Takes what was started into the record of its run. */
@@ -175,13 +184,14 @@ static bool all_have_started(struct lanes *l, struct lane_road *road) {
 static bool look_at(struct lanes *l, struct lane_road *road) {
         if (!all_have_started(l, road)) {
                 road->n_idle++;
-                if (is_patient(road))
+                if (is_patient(l, road))
                         return false;
                 road_unwatch(l, road);
                 if (!all_have_started(l, road)) /* since they could know that nobody looks */
                         return false;
                 road_watch(l, road);
         }
+        learn_lateness(l, road);
         road->n_idle = 0;
         if (l->n_put - l->n_taken == LANE_MAX_RUNS) { /* the loop thread is behind: it is waited for */
                 ring(l);
@@ -236,7 +246,9 @@ static void hear_bells(struct lanes *l, int timeout_ms) {
 
 static void yield(struct lanes *l) {
         CHECK(pthread_mutex_unlock(&l->lock) == 0);
+        uint64_t begun_ns = clock_now_ns();
         sched_yield();
+        l->yield_ns = clock_now_ns() - begun_ns;
         CHECK(pthread_mutex_lock(&l->lock) == 0);
 }
 

@@ -54,6 +54,7 @@ int lanes_new(struct lanes **ret, uv_loop_t *loop, struct backend *backend, cons
         l->backend = backend;
         l->bell = *bell;
         l->epoll = l->stop = -1;
+        regret_init(&l->regret);
         pthread_mutex_init(&l->lock, NULL);
         list_init(&l->open);
         list_init(&l->watched);

@@ -7,20 +7,14 @@
 #define OWN_YIELD_NS (5 * US / 2)
 #define OTHERS_NS    US /* what a yield counts for in which somebody else ran */
 #define FIRST_NS     (10 * US)
-#define LATE_NS      (1000 * US)
-#define GOOD_NS      (30 * US)
-#define LATE_SHARE   8
-#define BANK_NS      (1000 * US)
-#define MAX_BANK_NS  (4000 * US)
-#define OFF_NS       (100000 * US)
-#define MAX_OFF_NS   (500000 * US)
 
 void waiting_init(struct waiting *w) {
-        *w = (struct waiting){ .usual_ns = FIRST_NS, .bank_ns = BANK_NS };
+        *w = (struct waiting){ .usual_ns = FIRST_NS };
+        regret_init(&w->regret);
 }
 
 bool waiting_may_yield(const struct waiting *w, uint64_t now_ns) {
-        return w->usual_ns <= BUDGET_NS && now_ns >= w->off_until_ns;
+        return w->usual_ns <= BUDGET_NS && regret_may_yield(&w->regret, now_ns);
 }
 
 void patience_begin(struct patience_left *p, uint64_t now_ns) {
@@ -40,27 +34,8 @@ void waiting_learn(struct waiting *w, uint64_t wait_ns) {
                                             : w->usual_ns - (w->usual_ns - wait_ns) / 8;
 }
 
-static void note_late(struct waiting *w, uint64_t late_ns, uint64_t now_ns) {
-        w->bank_ns -= (int64_t)(late_ns / LATE_SHARE);
-        if (w->bank_ns >= 0)
-                return;
-        w->off_ns = w->off_ns ? 2 * w->off_ns : OFF_NS;
-        if (w->off_ns > MAX_OFF_NS)
-                w->off_ns = MAX_OFF_NS;
-        w->off_until_ns = now_ns + w->off_ns;
-        w->bank_ns = 0;
-}
-
 void waiting_learn_noticed(
         struct waiting *w, const struct patience_left *p, uint64_t done_ns, uint64_t now_ns) {
-        uint64_t late_ns = now_ns > done_ns ? now_ns - done_ns : 0;
         waiting_learn(w, p->spent_ns);
-        if (late_ns >= LATE_NS) {
-                note_late(w, late_ns, now_ns);
-                return;
-        }
-        w->bank_ns = w->bank_ns + (int64_t)GOOD_NS < (int64_t)MAX_BANK_NS ? w->bank_ns + (int64_t)GOOD_NS
-                                                                          : (int64_t)MAX_BANK_NS;
-        if (w->bank_ns > (int64_t)MAX_BANK_NS / 2)
-                w->off_ns = 0;
+        regret_note(&w->regret, now_ns > done_ns ? now_ns - done_ns : 0, now_ns);
 }

@@ -3,19 +3,18 @@
  *
  *  - The budget is counted in own CPU time: a yield in which somebody else ran counts for little.
  *  - There is a budget only while waits were short of late; waits that slept teach that too.
- *  - Somebody who never sleeps turns one yield into a time slice. That is seen by how late a result was
- * noticed: a bank of good waits stands against the late ones, and when it is empty nobody yields for a while.
+ *  - There is none where yields have been regretted (base/regret.h).
  */
 #pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
+#include "base/regret.h"
 
 /* A connection's. From waiting_init. */
 struct waiting {
         uint64_t usual_ns; /* moving average of waits */
-        int64_t bank_ns;
-        uint64_t off_until_ns, off_ns; /* no yields until then; how long the last such time was */
+        struct regret regret;
 };
 
 /* One wait. */

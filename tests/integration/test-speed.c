@@ -1,9 +1,13 @@
-/* Small ones: many in one submission (H1), and beside one that is huge (I3). Times are asserted at ten times
- * what is promised. */
+/* Small ones: many in one submission (H1), beside one that is huge (I3), and beside others' work. Times are
+ * asserted at ten times what is promised. */
+#include <sched.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include "base/available.h"
 #include "meeting.h"
 #include "replica.h"
@@ -177,5 +181,90 @@ START_TEST(I3_a_small_one_beside_two_gibibytes_of_another_job) {
 }
 END_TEST
 
-UNIT_MAIN("speed", 120, H1_many_small_values_are_one_submission_and_soon_there,
-        H1_what_is_large_and_ready_starts_at_once, I3_a_small_one_beside_two_gibibytes_of_another_job)
+/* --- P22: beside processes that never sleep --- */
+
+#define MAX_HOGS     64
+#define HOGGED_S     1.5
+#define TIME_SLICE_S 2.5e-3 /* what a yield to one of them costs at least */
+
+struct hogs {
+        int n;
+        pid_t pids[MAX_HOGS];
+};
+
+static void hogs_begin(struct hogs *hogs) {
+        cpu_set_t all;
+        hogs->n = 0;
+        ck_assert_int_eq(sched_getaffinity(0, sizeof(all), &all), 0);
+        for (int core = 0; core < CPU_SETSIZE && hogs->n < MAX_HOGS; core++) {
+                if (!CPU_ISSET(core, &all))
+                        continue;
+                pid_t pid = fork();
+                ck_assert_int_ge(pid, 0);
+                if (pid == 0) {
+                        cpu_set_t one;
+                        CPU_ZERO(&one);
+                        CPU_SET(core, &one);
+                        prctl(PR_SET_PDEATHSIG, SIGKILL);
+                        sched_setaffinity(0, sizeof(one), &one);
+                        for (;;)
+                                __asm__ volatile("");
+                }
+                hogs->pids[hogs->n++] = pid;
+        }
+}
+
+static void hogs_end(struct hogs *hogs) {
+        for (int i = 0; i < hogs->n; i++) {
+                kill(hogs->pids[i], SIGKILL);
+                waitpid(hogs->pids[i], NULL, 0);
+        }
+}
+
+static void meet_beside_hogs(struct replica *me) {
+        static double times[MAX_TIMES];
+        struct tutti_group *g = replica_join_group(me, &TUTTI_JOIN(.group = "train"));
+        struct floats f;
+        uint32_t n = 0;
+        floats_init(me->t, &f, 1);
+        double until = 0;
+        for (bool is_over = false; !is_over;) {
+                /* When it is over is rank 0's to say. */
+                double now = seconds_now();
+                if (until == 0)
+                        until = now + HOGGED_S;
+                f.data[0] = me->rank == 0 && (now > until || n == MAX_TIMES - 1) ? 100 : 1;
+                expect_status(floats_sum(g, NULL, &f), TUTTI_OK);
+                times[n++] = seconds_now() - now;
+                ck_assert(f.data[0] == 2 || f.data[0] == 101);
+                is_over = f.data[0] > 2;
+        }
+        replica_say(me, "%f", percentile(times, n, 50));
+        replica_hear(me, "end");
+}
+
+/* Who waits by yielding alone has a median of a time slice here, whichever side it is. */
+START_TEST(P22_beside_hogs_on_every_core_yielding_is_given_up) {
+        struct host *h = host_start(NULL);
+        struct host_counters c;
+        struct replica *r[2];
+        struct hogs hogs;
+        hogs_begin(&hogs);
+        replicas_spawn(h, 2, meet_beside_hogs, NULL, r);
+        for (uint32_t i = 0; i < 2; i++) {
+                double s = strtod(replica_listen(r[i], 60), NULL);
+                printf("# R%u: 4 bytes beside hogs, median %.3f ms\n", i, s * 1e3);
+                ck_assert_double_gt(s, 0);
+                ck_assert_double_lt(s, TIME_SLICE_S * unit_scale());
+        }
+        hogs_end(&hogs);
+        host_counters(h, &c);
+        ck_assert_uint_gt(c.n_on_lane, 0);
+        replicas_tell(r, 2, "end");
+        replicas_end(h, r, 2);
+}
+END_TEST
+
+UNIT_MAIN("speed", 120, P22_beside_hogs_on_every_core_yielding_is_given_up,
+        H1_many_small_values_are_one_submission_and_soon_there, H1_what_is_large_and_ready_starts_at_once,
+        I3_a_small_one_beside_two_gibibytes_of_another_job)
