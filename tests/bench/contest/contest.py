@@ -37,6 +37,10 @@ class Chapter:
         self.verb, self.sizes, self.batch = verb, sizes, batch
         self.skew, self.hogs, self.first = skew, hogs, first
 
+    @property
+    def has_floor(self):
+        return self.name == "all_reduce"
+
     def arguments(self):
         what = ["--batch", os.path.join(DATA, self.batch + ".tsv")] if self.batch else \
             ["--verb", self.verb, "--sizes", ",".join(str(s) for s in self.sizes)]
@@ -71,7 +75,7 @@ class Contest:
     def __init__(self, build, players, rounds, target):
         self.build, self.players, self.rounds, self.target = build, players, rounds, target
         self.missing = []
-        self.cells = []
+        self.cells, self.floors, self.wakes = [], [], []
 
     def files(self):
         """A stage of zeros and an empty file of results."""
@@ -106,12 +110,27 @@ class Contest:
                             (self.play_first if chapter.first else self.play)(chapter, ranks, player)
                     except libraries.Gone as e:
                         self.missing.append(f"{chapter.name}, {ranks} ranks: {e}")
+                if chapter.has_floor:
+                    self.measure_floor(ranks, chapter.sizes)
 
-    def floor(self, ranks, sizes):
-        program = os.path.join(self.build, "tests/bench/contest/contest-floor")
-        lines = subprocess.run([program, "--ranks", str(ranks), "--sizes", ",".join(str(s) for s in sizes), "--target",
-                                str(self.target / 4)], capture_output=True, text=True, check=True).stdout
+    def run_floor(self, program, ranks, *arguments):
+        command = [os.path.join(self.build, "tests/bench/contest", program), "--ranks", str(ranks), *arguments]
+        lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout
         return [json.loads(line) for line in lines.splitlines()]
+
+    def measure_floor(self, ranks, sizes):
+        sizes = ",".join(str(s) for s in sizes)
+        self.floors += self.run_floor("contest-floor", ranks, "--sizes", sizes, "--target", str(self.target / 8))
+        self.wakes += self.run_floor("contest-wakes", ranks, "--target", str(self.target))
+
+
+def median_floor(lines, fields, keys):
+    """One line for each combination of the keys."""
+    groups = {}
+    for line in lines:
+        groups.setdefault(tuple(line[k] for k in keys), []).append(line)
+    return [dict(zip(keys, key), **{f: statistics.median(line[f] for line in same) for f in fields})
+            for key, same in groups.items()]
 
 
 def median_cells(cells):
@@ -176,17 +195,14 @@ def main():
         contest = Contest(args.build, players, args.rounds or (2 if args.quick else 5), 0.03 if args.quick else 0.15)
         contest.missing += missing
         played = [c for c in chapters(args.quick) if not args.only or c.name in args.only.split(",")]
-        floors = []
         for chapter in played:
             print(f"{chapter.what} ...", file=sys.stderr, flush=True)
             contest.play_chapter(chapter)
-            if chapter.name == "all_reduce":
-                for ranks in chapter.ranks:
-                    floors += contest.floor(ranks, chapter.sizes)
     finally:
         daemon.close()
-    result = {"machine": machine(), "quick": args.quick, "cells": median_cells(contest.cells), "floor": floors,
-              "missing": contest.missing}
+    result = {"machine": machine(), "quick": args.quick, "cells": median_cells(contest.cells),
+              "floor": median_floor(contest.floors, ("one_output", "own_outputs"), ("ranks", "bytes")),
+              "wakes": median_floor(contest.wakes, ("yielding", "sleeping"), ("ranks",)), "missing": contest.missing}
     with open(os.path.join(out, "contest.json"), "w", encoding="utf-8") as f:
         json.dump(result, f, indent=1)
     text = table.render(result, played)

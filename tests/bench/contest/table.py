@@ -47,7 +47,7 @@ def render_chapter(result, chapter, field, title):
     names.sort(key=lambda n: (n not in OURS, n))
     peers = [n for n in names if n not in OURS]
     ours = [n for n in names if n in OURS]
-    has_floor = chapter.name == "all_reduce" and field == "each"
+    has_floor = chapter.has_floor and field == "each"
     header = ["ranks", "size", *names, *(["floor, one", "floor, own"] if has_floor else []),
               *(f"best peer / {n}" for n in ours)]
     lines = []
@@ -62,6 +62,12 @@ def render_chapter(result, chapter, field, title):
     return [f"{chapter.what}: {title}", *render_table(header, lines), ""]
 
 
+def render_wakes(result):
+    lines = [[str(w["ranks"]), us(w["yielding"]), us(w["sleeping"])] for w in result["wakes"]]
+    return ["floor: us from all processes to one more and back to all, nothing done",
+            *render_table(["ranks", "yielding", "sleeping"], lines), ""] if lines else []
+
+
 def render(result, chapters):
     m = result["machine"]
     lines = [f"{m['date']}, {m['cores']} cores ({m['cpu']}), kernel {m['kernel']}, load {m['load']:.1f} at the end", ""]
@@ -70,6 +76,8 @@ def render(result, chapters):
             lines += render_chapter(result, chapter, "p50", "us, median")
             continue
         lines += render_chapter(result, chapter, "each", "us each, back to back, median")
+        if chapter.has_floor:
+            lines += render_wakes(result)
         lines += render_chapter(result, chapter, "p50", "us, last in to last out, median")
         lines += render_chapter(result, chapter, "p99", "us, last in to last out, p99")
         lines += render_chapter(result, chapter, "p999", "us, last in to last out, p99.9")

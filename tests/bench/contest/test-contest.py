@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import time
 import xml.dom.minidom
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -23,7 +24,8 @@ def cell(library, each, **more):
 
 RESULT = {"machine": {"date": "2026-01-02", "cores": 2, "cpu": "a processor", "kernel": "6.1", "load": 0.5},
           "cells": [cell("tutti", 2.0), cell("tutti, shared result", 1.0), cell("Open MPI", 8.0), cell("Gloo", 90.0)],
-          "floor": [{"ranks": 2, "bytes": 4096, "one_output": 0.5, "own_outputs": 0.75}], "missing": ["MPICH is not here"]}
+          "floor": [{"ranks": 2, "bytes": 4096, "one_output": 0.5, "own_outputs": 0.75}],
+          "wakes": [{"ranks": 2, "yielding": 1.5, "sleeping": 42.0}], "missing": ["MPICH is not here"]}
 CHAPTER = contest.Chapter("all_reduce", "all-reduce, out of place", [2], "all_reduce", [4096])
 
 
@@ -90,6 +92,9 @@ def hogs_run_as_long_as_somebody_plays():
         during = []
 
         def run(self, ranks, arguments):
+            until = time.monotonic() + 5
+            while len(seen()) < hogs and time.monotonic() < until:  # one that has just begun has no name yet
+                time.sleep(0.01)
             self.during.append(seen())
 
     played = contest.Contest(BUILD, [Watcher()], 1, 0.01)
@@ -108,6 +113,18 @@ def ratios_are_to_the_best_peer():
     lines = table.render_chapter(RESULT, CHAPTER, "each", "us")
     return lines[1].split("  ")[-2].strip() == "best peer / tutti" and lines[2].split() == \
         ["2", "4", "KiB", "2.00", "1.00", "90.0", "8.00", "0.50", "0.75", "4.00", "8.00"]
+
+
+def the_floor_is_measured_in_each_round():
+    played = contest.Contest(BUILD, [], 2, 0.01)
+    played.play_chapter(contest.Chapter("all_reduce", "", [2, 3], "all_reduce", [4, 65536]))
+    sums = contest.median_floor(played.floors, ("one_output", "own_outputs"), ("ranks", "bytes"))
+    wakes = contest.median_floor(played.wakes, ("yielding", "sleeping"), ("ranks",))
+    text = table.render_wakes({"wakes": wakes})
+    return (len(played.floors) == 8 and [(f["ranks"], f["bytes"]) for f in sums] == [(2, 4), (2, 65536), (3, 4), (3, 65536)]
+            and all(0 < f["one_output"] and 0 < f["own_outputs"] for f in sums)
+            and len(played.wakes) == 4 and [w["ranks"] for w in wakes] == [2, 3]
+            and all(0 < w["yielding"] and 0 < w["sleeping"] for w in wakes) and len(text) == 5)
 
 
 def what_was_not_measured_is_said():
@@ -137,7 +154,7 @@ def gradients_are_those_of_the_models():
 
 TESTS = [a_run_is_timed_and_checked, every_verb_gives_right_values, a_player_that_fails_is_named,
          hogs_run_as_long_as_somebody_plays, rounds_become_medians,
-         ratios_are_to_the_best_peer, what_was_not_measured_is_said, the_plot_is_svg_with_a_line_for_each,
+         ratios_are_to_the_best_peer, the_floor_is_measured_in_each_round, what_was_not_measured_is_said, the_plot_is_svg_with_a_line_for_each,
          gradients_are_those_of_the_models]
 
 
