@@ -19,6 +19,7 @@
 #include "lib/fork.h"
 #include "lib/lane.h"
 #include "lib/prepared.h"
+#include "lib/recall.h"
 #include "model/error.h"
 #include "wire/channel.h"
 #include "wire/message.h"
@@ -101,6 +102,7 @@ struct tutti {
         struct failure *last_words;     /* an ejection, which the end of file will follow */
         struct reconnect *reconnect;    /* NULL: not asked for */
         struct list registrations;      /* struct region.registration: all that tuttid was told of */
+        struct memory_of_calls calls;
         const struct page_slot *page;   /* of tuttid, read-only */
         const struct lane_board *board; /* behind it; NULL: tuttid has none */
         struct lane lane;

@@ -519,7 +519,9 @@ enum status half_check(
         if (status == STATUS_OK && ret_options->options.check_inputs)
                 status = sum_up(&d);
         h->has_checksums = status == STATUS_OK && ret_options->options.check_inputs;
-        if (status == STATUS_OK && h->n_entries == 1)
+        /* Where a copy lies, and what a checksum is, is known only now. */
+        if (status == STATUS_OK && h->n_entries == 1 &&
+                (h->work->staging.piece || h->work->copies.n || h->has_checksums))
                 half_entry(h, 0, ret_only);
         return status;
 }

@@ -19,7 +19,7 @@ static void print_bytes(struct sip *print, const void *data, size_t n) {
 
 /* Bytes between the fields count as well: they can make equal halves different, never different ones equal.
  */
-static struct sip print_of(const struct msg_submit *m, const struct entry *entries) {
+struct sip print_of_half(const struct msg_submit *m, const struct entry *entries) {
         static const uint64_t seed[2] = { UINT64_C(0x74757474695f6861), UINT64_C(0x6c7665735f6f6e65) };
         struct sip print;
         sip_begin(&print, seed);
@@ -128,14 +128,14 @@ static bool may_come_again(const struct msg_submit *m, const struct entry *entri
         return true;
 }
 
-struct remembering remember(struct tutti *t, const struct msg_submit *m, const struct entry *entries) {
+struct remembering remember(
+        struct tutti *t, const struct msg_submit *m, const struct entry *entries, const struct sip *print) {
         const struct remembering nothing = { 0 };
         if (t->halves.is_off || !may_come_again(m, entries))
                 return nothing;
-        struct sip print = print_of(m, entries);
-        struct remembered *r = find(&t->halves, &print);
+        struct remembered *r = find(&t->halves, print);
         if (!r) {
-                note(t, &print, m, entries);
+                note(t, print, m, entries);
                 return nothing;
         }
         pthread_mutex_lock(&t->lock);

@@ -44,13 +44,17 @@ struct memory_of_halves {
         struct remembered items[MAX_REMEMBERED];
 };
 
-/* Under `sending`: what is known of this half, and notes that it has come. `entries` are all of it, in wire
- * form. The number under which it is to be started or asked for; 0: it is to be submitted as it is. */
+/* What tells it from every other half. `entries` are all of it, in wire form. */
+struct sip print_of_half(const struct msg_submit *m, const struct entry *entries);
+
+/* Under `sending`: what is known of this half, and notes that it has come. The number under which it is to be
+ * started or asked for; 0: it is to be submitted as it is. */
 struct remembering {
         const struct remembered *start; /* NULL: it is to be kept under the number */
         uint64_t number;
 };
-struct remembering remember(struct tutti *t, const struct msg_submit *m, const struct entry *entries);
+struct remembering remember(
+        struct tutti *t, const struct msg_submit *m, const struct entry *entries, const struct sip *print);
 
 /* Under `lock`: the half that was to be kept under this number has ended. */
 void remember_end(struct tutti *t, uint64_t number, bool is_kept);

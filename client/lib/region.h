@@ -95,6 +95,10 @@ static inline const struct failure *region_refusal(const struct region *r) {
 void region_free(struct region *r);
 /* Unregisters and frees what is dead, also what nobody wants of result objects. Not under any lock. */
 void regions_reap(struct tutti *t);
+/* Whether it has anything to do. Under `lock`. */
+static inline bool regions_are_dead(const struct tutti *t) {
+        return t->n_unwanted > 0 || !list_is_empty(&t->dead_regions);
+}
 void regions_free(struct tutti *t);
 
 /* --- buffer.c --- */

@@ -3,6 +3,7 @@
 #include <string.h>
 #include "lib/merge.h"
 #include "lib/order.h"
+#include "lib/recall.h"
 #include "lib/reconnect.h"
 #include "lib/region.h"
 #include "wire/codec.h"
@@ -13,6 +14,9 @@ struct passage {
         struct tutti_work *work; /* NULL: there was no memory for it */
         struct request request;
         struct entry only; /* the one entry of most collectives */
+        struct half_options options;
+        struct sip print;
+        bool is_recalled; /* it is as another one was, and has this print */
         struct order_use order;
         enum status refused;
         struct error *err; /* set when refused, or when it could not be sent */
@@ -119,10 +123,15 @@ static const struct entry *all_entries(const struct passage *p) {
 static bool send_by_number(struct passage *p) {
         struct msg_submit *m = &p->request.submit;
         const struct tutti_work *w = p->work;
-        const struct entry *entries = w && !w->staging.piece && w->copies.n == 0 ? all_entries(p) : NULL;
+        bool may_come_again = w && m->refused == STATUS_OK && !w->staging.piece && w->copies.n == 0;
+        const struct entry *entries = may_come_again ? all_entries(p) : NULL;
         if (!entries)
                 return false;
-        const struct remembering r = remember(p->half->g->t, m, entries);
+        if (!p->is_recalled) {
+                p->print = print_of_half(m, entries);
+                recall_note(p->half, &p->options, entries, &p->print);
+        }
+        const struct remembering r = remember(p->half->g->t, m, entries, &p->print);
         if (r.start) {
                 p->work->started = r.number;
                 send_start(p, r.start);
@@ -208,16 +217,18 @@ static enum status put_in_order(struct passage *p) {
 }
 
 static void check(struct passage *p) {
-        struct half_options options;
-        enum status status = half_check(p->half, &options, &p->only, p->err);
+        enum status status = STATUS_OK;
+        p->is_recalled = recall(p->half, &p->options, &p->only, &p->print);
+        if (!p->is_recalled)
+                status = half_check(p->half, &p->options, &p->only, p->err);
         if (p->half->refused != STATUS_OK)
                 status = refuse(p->err, p->half->refused, FIELD_UNSPECIFIED, "%s", p->half->why);
-        p->request.submit.has_timeout = options.has_timeout;
-        p->request.submit.timeout_ns = options.timeout_ns;
-        p->request.submit.signature.options = options.options;
+        p->request.submit.has_timeout = p->options.has_timeout;
+        p->request.submit.timeout_ns = p->options.timeout_ns;
+        p->request.submit.signature.options = p->options.options;
         p->request.submit.signature.axes = p->half->wire_axes;
-        p->order.has_stream = options.has_stream;
-        p->order.stream = options.stream;
+        p->order.has_stream = p->options.has_stream;
+        p->order.stream = p->options.stream;
         if (status == STATUS_OK)
                 status = put_in_order(p);
         if (status != STATUS_OK)

@@ -125,8 +125,9 @@ static void hand_on(struct tutti *t) {
 
 static enum wait_end wait_as(struct tutti *t, struct waiter *me, uint64_t deadline_ns) {
         uint32_t n_cancels = me->call->n_cancels;
-        enum wait_end end;
-
+        enum wait_end end = state_of_wait(me, n_cancels, deadline_ns);
+        if (end != WAIT_GOES_ON)
+                return end;
         waiter_init(me);
         list_init(&me->node);
         list_append(&t->waiters, &me->node);

@@ -296,10 +296,12 @@ enum status work_wait(struct tutti_work *w, uint64_t deadline_ns) {
         pthread_mutex_lock(&t->lock);
         lane_wait(t, &w->call);
         enum status status = status_of_wait(w, connection_wait(t, &w->call, deadline_ns));
+        bool are_dead = regions_are_dead(t) || w->staging.piece || w->copies.n;
         pthread_mutex_unlock(&t->lock);
         if (status == STATUS_OK)
                 status = work_land(w);
-        regions_reap(t);
+        if (are_dead)
+                regions_reap(t);
         return status;
 }
 
@@ -427,6 +429,8 @@ void tutti_work_free(struct tutti_work *w) {
         } else {
                 w->is_detached = true;
         }
+        bool are_dead = regions_are_dead(t);
         pthread_mutex_unlock(&t->lock);
-        regions_reap(t);
+        if (are_dead)
+                regions_reap(t);
 }
