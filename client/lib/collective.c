@@ -1,4 +1,5 @@
 /* The collectives of tutti.h: each fills in a half and starts it; the synchronous ones wait. */
+#include "lib/frozen.h"
 #include "lib/submit.h"
 
 static _Thread_local struct tutti_result last_result;
@@ -132,6 +133,63 @@ enum tutti_status tutti_barrier_start(struct tutti_group *g, const char *key,
         const struct tutti_options *options, struct tutti_work **ret) {
         struct half h = { .g = g, .kind = KIND_BARRIER, .options = options };
         return submit(&h, key, ret);
+}
+
+/* --- prepared, to be started or run many times --- */
+
+enum tutti_status tutti_prepare_all_reduce(struct tutti_group *g, enum tutti_op op,
+        const struct tutti_value *input, const struct tutti_value *output,
+        const struct tutti_options *options, struct tutti_prepared **ret) {
+        const struct tutti_entry entry = entry_to_all(input, output);
+        struct half h = reduction(g, op, &entry);
+        h.options = options;
+        return frozen_make(&h, ret);
+}
+
+enum tutti_status tutti_prepare_reduce(struct tutti_group *g, enum tutti_op op,
+        const struct tutti_value *input, const struct tutti_value *output,
+        const struct tutti_destinations *destinations, const struct tutti_options *options,
+        struct tutti_prepared **ret) {
+        const struct tutti_entry entry = entry_of(input, output, destinations);
+        struct half h = reduction(g, op, &entry);
+        h.options = options;
+        return frozen_make(&h, ret);
+}
+
+enum tutti_status tutti_prepare_broadcast(struct tutti_group *g, uint32_t root,
+        const struct tutti_value *value, const struct tutti_options *options, struct tutti_prepared **ret) {
+        const struct tutti_entry entry = entry_of_root(g, root, value);
+        struct half h = broadcast(g, root, &entry);
+        h.options = options;
+        return frozen_make(&h, ret);
+}
+
+enum tutti_status tutti_prepare_batch_reduce(struct tutti_group *g, enum tutti_op op,
+        const struct tutti_entry *entries, uint32_t n_entries, const struct tutti_options *options,
+        struct tutti_prepared **ret) {
+        struct half h = batch(g, op, entries, n_entries);
+        h.options = options;
+        return frozen_make(&h, ret);
+}
+
+static enum tutti_status refuse_nothing(void) {
+        return thread_say(STATUS_INVALID, FIELD_UNSPECIFIED, "there is no prepared collective to be run");
+}
+
+enum tutti_status tutti_prepared_start(struct tutti_prepared *p, const char *key, struct tutti_work **ret) {
+        if (!p)
+                return refuse_nothing();
+        struct half h = p->half;
+        h.prepared = p;
+        return submit(&h, key, ret);
+}
+
+enum tutti_status tutti_prepared_run(struct tutti_prepared *p, const char *key) {
+        if (!p)
+                return refuse_nothing();
+        struct half h = p->half;
+        h.prepared = p;
+        return meet(&h, key);
 }
 
 /* --- the same, and wait --- */

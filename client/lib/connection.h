@@ -96,12 +96,12 @@ struct tutti {
         uint32_t n_slots_used;
         struct list others; /* all other calls, oldest first */
         struct list waiters;
-        struct waiter *leader;          /* who sleeps in poll */
-        bool is_lost;                   /* the connection has ended; `lost` is why, for later calls */
-        struct failure *lost;           /* NULL: no memory for it */
-        struct failure *last_words;     /* an ejection, which the end of file will follow */
-        struct reconnect *reconnect;    /* NULL: not asked for */
-        struct list registrations;      /* struct region.registration: all that tuttid was told of */
+        struct waiter *leader;       /* who sleeps in poll */
+        bool is_lost;                /* the connection has ended; `lost` is why, for later calls */
+        struct failure *lost;        /* NULL: no memory for it */
+        struct failure *last_words;  /* an ejection, which the end of file will follow */
+        struct reconnect *reconnect; /* NULL: not asked for */
+        struct list registrations;   /* struct region.registration: all that tuttid was told of */
         struct memory_of_calls calls;
         const struct page_slot *page;   /* of tuttid, read-only */
         const struct lane_board *board; /* behind it; NULL: tuttid has none */

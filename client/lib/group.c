@@ -1,3 +1,4 @@
+#include "lib/frozen.h"
 #include "lib/group.h"
 
 #include <stdlib.h>
@@ -52,6 +53,7 @@ void groups_free(struct tutti *t) {
         list_for_each_safe (it, tmp, &t->groups) {
                 struct tutti_group *g = list_entry(it, struct tutti_group, node);
                 call_drop(t, &g->resuming); /* it may still wait for an answer */
+                frozen_free_all(g);
                 group_destroy(g);
         }
 }
@@ -200,6 +202,7 @@ enum tutti_status tutti_join(struct tutti *t, const struct tutti_join_args *args
                 return thread_say(
                         STATUS_NO_MEMORY, FIELD_UNSPECIFIED, "%zu bytes for a handle are needed", sizeof(*g));
         list_init(&g->node);
+        list_init(&g->prepared);
         status = join(t, args, g);
         if (status == TUTTI_OK)
                 *ret = take_pointer(g);
@@ -265,6 +268,7 @@ void tutti_group_free(struct tutti_group *g) {
                 return;
         struct tutti *t = g->t;
         group_leave_quietly(g);
+        frozen_end_all(g);
         pthread_mutex_lock(&t->lock);
         list_unlink(&g->node);
         resume_forget_group(t, g);

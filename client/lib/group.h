@@ -17,6 +17,7 @@ struct key_failures {
 struct tutti_group {
         struct list node;
         struct tutti *t;
+        struct list prepared; /* struct tutti_prepared (frozen.h). Under `lock` */
         uint64_t membership;
         uint32_t rank, world_size;
         char job[MAX_NAME_BYTES], name[MAX_NAME_BYTES];

@@ -29,8 +29,9 @@ struct half {
         bool is_waited_for;       /* by the thread that submits it, at once */
         enum status refused;      /* not OK: its sender has refused it already, and the peers are told why */
         const char *why;
-        struct tutti_work *work;        /* knows where values in plain memory lie, and inputs' checksums */
-        bool is_checked, has_checksums; /* half_check has looked at it, and either is known */
+        struct tutti_prepared *prepared; /* it was checked when it was prepared; NULL: it is to be checked */
+        struct tutti_work *work;         /* knows where values in plain memory lie, and inputs' checksums */
+        bool is_checked, has_checksums;  /* half_check has looked at it, and either is known */
 };
 
 /* Looks at everything, before anything is sent. Gives the work the buffers it uses, copies what lies in plain

@@ -1,6 +1,7 @@
 #include "lib/submit.h"
 
 #include <string.h>
+#include "lib/frozen.h"
 #include "lib/merge.h"
 #include "lib/order.h"
 #include "lib/recall.h"
@@ -112,6 +113,8 @@ static void send_start(const struct passage *p, const struct remembered *r) {
 static const struct entry *all_entries(const struct passage *p) {
         struct tutti *t = p->half->g->t;
         const uint32_t n = p->request.submit.signature.n_entries;
+        if (p->half->prepared)
+                return p->half->prepared->entries;
         if (n <= 1 || n > WINDOW_ENTRIES)
                 return n <= 1 ? &p->only : NULL;
         for (uint32_t i = 0; i < n; i++)
@@ -127,7 +130,9 @@ static bool send_by_number(struct passage *p) {
         const struct entry *entries = may_come_again ? all_entries(p) : NULL;
         if (!entries)
                 return false;
-        if (!p->is_recalled) {
+        if (p->half->prepared) {
+                p->print = frozen_print(p->half->prepared, m);
+        } else if (!p->is_recalled) {
                 p->print = print_of_half(m, entries);
                 recall_note(p->half, &p->options, entries, &p->print);
         }
@@ -216,11 +221,17 @@ static enum status put_in_order(struct passage *p) {
         return status;
 }
 
+/* Unless that has been done. */
+static enum status look_at(struct passage *p) {
+        struct half *h = p->half;
+        if (h->prepared)
+                return frozen_use(h->prepared, p->work, &p->options, &p->only, p->err);
+        p->is_recalled = recall(h, &p->options, &p->only, &p->print);
+        return p->is_recalled ? STATUS_OK : half_check(h, &p->options, &p->only, p->err);
+}
+
 static void check(struct passage *p) {
-        enum status status = STATUS_OK;
-        p->is_recalled = recall(p->half, &p->options, &p->only, &p->print);
-        if (!p->is_recalled)
-                status = half_check(p->half, &p->options, &p->only, p->err);
+        enum status status = look_at(p);
         if (p->half->refused != STATUS_OK)
                 status = refuse(p->err, p->half->refused, FIELD_UNSPECIFIED, "%s", p->half->why);
         p->request.submit.has_timeout = p->options.has_timeout;

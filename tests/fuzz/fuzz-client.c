@@ -51,6 +51,7 @@ struct client {
         struct tutti_group *group;
         struct tutti_buffer *buffers[N_BUFFERS];
         struct tutti_work *works[N_WORKS];
+        struct tutti_prepared *prepared; /* goes with the group */
 };
 
 static char socket_path[64];
@@ -265,11 +266,18 @@ static void client_submit(struct client *c, struct tutti_work **w) {
                 TUTTI_ENTRY(.input = &value, .destinations = { .where = TUTTI_TO_RANK, .rank = 1 }) };
         tutti_work_free(*w);
         *w = NULL;
-        switch (take(&c->program) % 4) {
+        uint8_t what = take(&c->program);
+        switch (what >= 0xf0 ? 4 + what % 2 : what % 4) {
         case 0: (void)!tutti_all_reduce_start(c->group, "a", TUTTI_SUM, &value, &value, NULL, w); break;
         case 1: (void)!tutti_broadcast_start(c->group, NULL, 1, &value, NULL, w); break;
         case 2: (void)!tutti_batch_reduce_start(c->group, "b", TUTTI_SUM, entries, 2, NULL, w); break;
         case 3: (void)!tutti_barrier_start(c->group, NULL, NULL, w); break;
+        case 4:
+                tutti_prepared_free(c->prepared);
+                c->prepared = NULL;
+                (void)!tutti_prepare_batch_reduce(c->group, TUTTI_SUM, entries, 2, NULL, &c->prepared);
+                break;
+        case 5: (void)!tutti_prepared_start(c->prepared, "c", w); break;
         }
 }
 
@@ -319,6 +327,7 @@ static void client_step(struct client *c) {
         case 15:
                 tutti_group_free(c->group);
                 c->group = NULL;
+                c->prepared = NULL;
                 break;
         }
         CHECK(memchr(tutti_error(), '\0', 65536));
