@@ -1,6 +1,7 @@
 #include "strategy/strategy.h"
 
 #include <pthread.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +27,8 @@ static void *join_one(void *arg) {
         struct tutti_strategy *s = j->strategy;
         struct tutti_join_args args = TUTTI_JOIN(.group = j->args->group, .job = j->args->job,
                 .rank = j->args->rank + (int32_t)j->i, .world_size = j->args->world_size,
-                .default_timeout = j->args->timeout, .on_death = j->args->on_death);
+                .default_timeout = j->args->timeout, .on_death = j->args->on_death,
+                .options = j->args->options);
         if (args.world_size == 0 && s->n_local > 1)
                 args.world_size = (int32_t)s->n_local;
         j->status = tutti_join(s->t, &args, &s->groups[j->i]);
@@ -83,19 +85,30 @@ static struct tutti_strategy *strategy_new(struct tutti *t, const struct tutti_s
         return NULL;
 }
 
+/* Who was compiled before `options` was there has none. */
+static int take_args(struct tutti_strategy_args *ret, const struct tutti_strategy_args *given) {
+        size_t n_bytes = given ? given->struct_size : 0;
+        if (n_bytes != sizeof(*ret) && n_bytes != offsetof(struct tutti_strategy_args, options))
+                return 0;
+        *ret = (struct tutti_strategy_args){ 0 };
+        memcpy(ret, given, n_bytes);
+        return 1;
+}
+
 enum tutti_status tutti_strategy_open(
-        struct tutti *t, const struct tutti_strategy_args *args, struct tutti_strategy **ret) {
-        if (!t || !ret || !args || args->struct_size != sizeof(*args))
+        struct tutti *t, const struct tutti_strategy_args *given, struct tutti_strategy **ret) {
+        struct tutti_strategy_args args;
+        if (!t || !ret || !take_args(&args, given))
                 return say(TUTTI_INVALID, "a strategy needs a connection, a place for its handle, and "
                                           "arguments that begin with "
                                           "TUTTI_STRATEGY or tutti_strategy_args_init");
-        if (args->n_local > TUTTI_MAX_WORLD)
-                return say(TUTTI_LIMIT, "%u local replicas; a world has at most %d", args->n_local,
+        if (args.n_local > TUTTI_MAX_WORLD)
+                return say(TUTTI_LIMIT, "%u local replicas; a world has at most %d", args.n_local,
                         TUTTI_MAX_WORLD);
-        struct tutti_strategy *s = strategy_new(t, args);
+        struct tutti_strategy *s = strategy_new(t, &args);
         if (!s)
                 return say(TUTTI_NO_MEMORY, "no memory for a strategy");
-        enum tutti_status status = join_all(s, args);
+        enum tutti_status status = join_all(s, &args);
         if (status != TUTTI_OK) {
                 tutti_strategy_close(s);
                 return status;

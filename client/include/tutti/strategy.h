@@ -47,6 +47,9 @@ struct tutti_strategy_args {
         double timeout;     /* s, the default of all that meets; 0: tuttid's */
         enum tutti_on_death on_death;
         const char *const *devices; /* [n_local], names for people; NULL: "CPU:0" for each */
+        /* What every collective of this strategy is done with, unless its own options say otherwise, as in
+         * tutti_join_args. NULL: all defaults. Looked at during the call. */
+        const struct tutti_options *options;
 };
 
 #define TUTTI_STRATEGY(...)                                                                                  \
