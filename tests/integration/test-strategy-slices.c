@@ -1,24 +1,5 @@
 /* Sparse values in the strategy layer: in threads of one process, and in several processes. */
-#include <tutti/strategy.h>
-#include "meeting.h"
-
-#define MAX_LOCAL 8
-
-static struct tutti_strategy *strategy_in(struct replica *me, uint32_t n_local) {
-        struct tutti_strategy *s = NULL;
-        replica_open(me);
-        expect_status(tutti_strategy_open(me->t,
-                              &TUTTI_STRATEGY(.group = "train", .job = "test", .n_local = n_local,
-                                      .rank = (int32_t)(me->rank * n_local),
-                                      .world_size = (int32_t)(me->n * n_local), .timeout = 20),
-                              &s),
-                TUTTI_OK);
-        return s;
-}
-
-static struct tutti_value float_at(float *f, uint64_t n) {
-        return TUTTI_VALUE(.memory = f, .dtype = TUTTI_F32, .n_dims = 1, .shape = { n });
-}
+#include "strategies.h"
 
 /* Each replica brings the row of its rank. */
 static void reduce_slices(struct replica *me) {

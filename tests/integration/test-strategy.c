@@ -4,66 +4,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <tutti/strategy.h>
-#include "meeting.h"
-
-#define MAX_LOCAL 8
-
-/* Processes and replicas in each. */
-struct shape {
-        uint32_t n_processes, n_local;
-};
-
-static const struct shape shapes[] = { { 1, 1 }, { 1, 2 }, { 2, 1 }, { 3, 1 }, { 1, 3 }, { 2, 2 }, { 4, 1 },
-        { 5, 1 }, { 1, 5 }, { 7, 1 }, { 4, 2 }, { 2, 4 }, { 1, 8 }, { 8, 1 } };
-
-#define expect_said(got, wanted)                                                                             \
-        do {                                                                                                 \
-                enum tutti_status got_ = (got);                                                              \
-                ck_assert_msg(got_ == (wanted), "%s is %s, not %s: %s", #got, tutti_status_name(got_),       \
-                        tutti_status_name(wanted), tutti_strategy_error());                                  \
-        } while (0)
-
-static struct tutti_strategy *strategy_named(struct replica *me, const char *group, uint32_t n_local) {
-        struct tutti_strategy *s = NULL;
-        replica_open(me);
-        expect_said(tutti_strategy_open(me->t,
-                            &TUTTI_STRATEGY(.group = group, .job = "test", .n_local = n_local,
-                                    .rank = (int32_t)(me->rank * n_local),
-                                    .world_size = (int32_t)(me->n * n_local), .timeout = 20),
-                            &s),
-                TUTTI_OK);
-        return s;
-}
-
-static struct tutti_strategy *strategy_in(struct replica *me, uint32_t n_local) {
-        return strategy_named(me, "train", n_local);
-}
-
-static void replicas_run_with(struct host *h, const struct shape *shape, void (*body)(struct replica *me)) {
-        uint32_t *n_local = memory_shared(sizeof(*n_local));
-        *n_local = shape->n_local;
-        run_replicas(h, shape->n_processes, body, n_local);
-        host_expect_counters_zero(h);
-}
-
-/* In every shape, or in those of at least `least` replicas. */
-static void run_in_all_shapes(void (*body)(struct replica *me), uint32_t least) {
-        board_init();
-        struct host *h = host_start(NULL);
-        for (size_t i = 0; i < sizeof(shapes) / sizeof(*shapes); i++)
-                if (shapes[i].n_processes * shapes[i].n_local >= least)
-                        replicas_run_with(h, &shapes[i], body);
-        host_stop(h);
-}
-
-static struct tutti_strategy *strategy_of(struct replica *me) {
-        return strategy_in(me, *(uint32_t *)me->arg);
-}
-
-static struct tutti_value float_at(float *f, uint64_t n) {
-        return TUTTI_VALUE(.memory = f, .dtype = TUTTI_F32, .n_dims = 1, .shape = { n });
-}
+#include "strategies.h"
 
 /* --- TE1, TE2: how a run fails --- */
 
@@ -211,7 +152,7 @@ static void gather_and_reduce(struct replica *me) {
         struct tutti_strategy *s = strategy_of(me);
         uint32_t n = tutti_strategy_num_replicas_in_sync(s), n_local = tutti_strategy_n_local(s);
         uint64_t total = (uint64_t)n * (n + 1) / 2, extent = 0;
-        float in[MAX_LOCAL][16], out[MAX_LOCAL][16 * MAX_LOCAL];
+        float in[MAX_LOCAL][16], out[MAX_LOCAL][16 * 17 / 2];
         const float sum = (float)((n - 1) * n * (n + 1)) / 3; /* of r times r + 1 */
         struct tutti_value values[MAX_LOCAL], outputs[MAX_LOCAL], scalars[MAX_LOCAL];
         for (uint32_t i = 0; i < n_local; i++) {
@@ -578,7 +519,7 @@ static void keep_total(struct replica *me) {
         } worlds[] = { { 1, 1000003 }, { 3, -17 }, { 7, 1000003 }, { 8, 5 }, { 2, -1 } };
         for (size_t w = 0; w < sizeof(worlds) / sizeof(*worlds); w++) {
                 const char group[] = { 'g', (char)('0' + w), '\0' };
-                struct tutti_strategy *s = strategy_named(me, group, worlds[w].n_local);
+                struct tutti_strategy *s = strategy_with(me, group, worlds[w].n_local, NULL);
                 struct tutti_variable *v = NULL;
                 int64_t total = 0, again;
                 expect_said(tutti_variable_new(s,
@@ -604,91 +545,6 @@ START_TEST(a_restored_sum_is_the_saved_one_in_any_number_of_replicas) {
 }
 END_TEST
 
-/* --- scopes, devices, data --- */
-
-static enum tutti_status cross_the_line(struct tutti_context *c, void *userdata) {
-        struct tutti_variable *v = userdata;
-        float x = 1;
-        struct tutti_value value = float_at(&x, 1);
-        struct tutti_strategy *s = tutti_context_strategy(c);
-        ck_assert_int_eq(tutti_strategy_reduce_to(
-                                 s, TUTTI_SUM, &TUTTI_REDUCTION(.values = &value, .outputs = &value), NULL),
-                TUTTI_INVALID);
-        expect_in(tutti_strategy_error(), "merge_call");
-        ck_assert_int_eq(tutti_variable_change(v, NULL, TUTTI_ASSIGN, &x), TUTTI_INVALID);
-        ck_assert_int_eq(tutti_strategy_run(s, cross_the_line, v), TUTTI_INVALID);
-        return TUTTI_OK;
-}
-
-static enum tutti_status count_up(void *component, uint32_t local_id, void *userdata) {
-        ck_assert_ptr_null(component);
-        ((uint32_t *)userdata)[local_id]++;
-        return local_id == 1 ? TUTTI_NOT_FOUND : TUTTI_OK;
-}
-
-static void look_around(struct replica *me) {
-        struct tutti_strategy *s = strategy_in(me, 2), *other = NULL;
-        struct tutti_variable *v = variable(s, 1, TUTTI_MIRRORED, TUTTI_AGGREGATION_SUM), *w = NULL;
-        float x = 0;
-        expect_said(tutti_strategy_open(
-                            me->t, &TUTTI_STRATEGY(.group = "other", .job = "test", .n_local = 2), &other),
-                TUTTI_OK);
-        ck_assert_int_eq(tutti_strategy_created(s, v), 1);
-        ck_assert_int_eq(tutti_strategy_created(other, v), 0);
-        ck_assert_ptr_eq(tutti_strategy_value_container(s, tutti_variable_component(v, 1)), v);
-        ck_assert_ptr_null(tutti_strategy_value_container(s, &x));
-        ck_assert_ptr_null(tutti_strategy_value_container(other, tutti_variable_component(v, 1)));
-        ck_assert_ptr_nonnull(tutti_strategy_colocate_vars_with(s, v));
-        ck_assert_ptr_null(tutti_strategy_colocate_vars_with(other, v));
-        struct tutti_variable_args args = TUTTI_VARIABLE(.name = "w", .dtype = TUTTI_F32, .colocate_with = v);
-        ck_assert_int_eq(tutti_variable_new(other, &args, &w), TUTTI_INVALID);
-        expect_in(tutti_strategy_error(), "of another strategy");
-        args.colocate_with = NULL;
-        args.dtype = TUTTI_I32;
-        args.aggregation = TUTTI_AGGREGATION_MEAN;
-        ck_assert_int_eq(tutti_variable_new(other, &args, &w), TUTTI_INVALID);
-        uint32_t counts[2] = { 0 };
-        void *userdata = counts;
-        ck_assert_int_eq(
-                tutti_strategy_update_non_slot(s, tutti_strategy_non_slot_devices(s), count_up, &userdata, 1),
-                TUTTI_NOT_FOUND);
-        ck_assert_uint_eq(counts[0] + counts[1], 2);
-        ck_assert_int_eq(tutti_strategy_update_non_slot(s, NULL, count_up, &userdata, 1), TUTTI_INVALID);
-        ck_assert_int_eq(tutti_strategy_update(other, v, count_up, &userdata, 1), TUTTI_INVALID);
-        expect_said(tutti_strategy_run(s, cross_the_line, v), TUTTI_OK);
-        tutti_strategy_close(other);
-        tutti_strategy_close(s);
-}
-
-START_TEST(variables_know_their_strategy_and_each_context_its_calls) {
-        replicas_run(1, look_around);
-}
-END_TEST
-
-static void shard(struct replica *me) {
-        struct tutti_strategy *s = strategy_of(me);
-        uint32_t n = tutti_strategy_num_replicas_in_sync(s);
-        for (uint64_t n_rows = 0; n_rows < 40; n_rows++) {
-                uint64_t next = 0, least = UINT64_MAX, most = 0;
-                for (uint32_t rank = 0; rank < n; rank++) {
-                        uint64_t first, rows;
-                        tutti_strategy_shard_rows(s, rank, n_rows, &first, &rows);
-                        ck_assert_uint_eq(first, next);
-                        next += rows;
-                        least = rows < least ? rows : least;
-                        most = rows > most ? rows : most;
-                }
-                ck_assert_uint_eq(next, n_rows);
-                ck_assert_uint_le(most - least, 1);
-        }
-        tutti_strategy_close(s);
-}
-
-START_TEST(shards_hold_each_row_once) {
-        run_in_all_shapes(shard, 1);
-}
-END_TEST
-
 UNIT_MAIN("strategy", 120, TE1_a_failure_anywhere_ends_the_run_for_all_and_the_next_one_works,
         TE2_lists_of_different_lengths_are_refused_for_all, TE4_all_reduce_sums_and_means_in_replica_context,
         TE13_gather_and_TE4_reduce_over_an_axis_across_replicas, TE14_all_gather_of_a_nest_in_replica_context,
@@ -696,5 +552,4 @@ UNIT_MAIN("strategy", 120, TE1_a_failure_anywhere_ends_the_run_for_all_and_the_n
         TE10_a_step_counted_by_every_replica_counts_once, TE11_ten_steps_of_descent_bring_the_error_down,
         TE12_reduce_to_batch_reduce_to_and_broadcast_to,
         variables_on_read_are_each_replicas_own_until_they_are_read,
-        a_restored_sum_is_the_saved_one_in_any_number_of_replicas,
-        variables_know_their_strategy_and_each_context_its_calls, shards_hold_each_row_once)
+        a_restored_sum_is_the_saved_one_in_any_number_of_replicas)
