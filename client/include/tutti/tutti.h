@@ -487,7 +487,8 @@ TUTTI_API enum tutti_status tutti_broadcast(
         struct tutti_group *g, const char *key, uint32_t root, const struct tutti_value *value);
 
 /* The same with a place of its own: the root brings `input` (elsewhere it does not count), and `destinations`
- * (NULL: all) receive in `output`, which may lie in a result object; then the root names it too. */
+ * (NULL: all) receive in `output`, which may lie in a result object; then the root names it too. Who neither
+ * brings nor receives says by `output` what it is, and it is not touched. */
 TUTTI_API enum tutti_status tutti_broadcast_into(struct tutti_group *g, const char *key, uint32_t root,
         const struct tutti_value *input, const struct tutti_value *output,
         const struct tutti_destinations *destinations);
