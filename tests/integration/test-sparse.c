@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <tutti/admin.h>
+#include <tutti/axes.h>
 #include "slices.h"
 
 #define F32_I64(k_, row_, dense_)                                                                            \
@@ -150,6 +151,85 @@ START_TEST(TB8_every_replica_brings_one_row) {
         static const uint32_t worlds[] = { 1, 2, 3, 4, 5, 7, 8, 16 };
         for (size_t i = 0; i < 8; i++)
                 run_on_devices(i + 1, worlds[i], all_bring_one);
+}
+END_TEST
+
+/* The dense value that these rows are, of one element each. */
+static void add_up(const struct slices *s, uint64_t n, float *dense) {
+        memset(dense, 0, 10 * sizeof(*dense));
+        for (uint64_t i = 0; i < n; i++)
+                dense[slices_index(s, i)] += ((const float *)s->rows.data)[i];
+}
+
+/* Two of them in one batch: rows 0 and 2 with 1 and 3. */
+static void all_bring_a_pair(struct replica *me) {
+        struct tutti_group *g = join_train(me, TUTTI_FAIL);
+        const float n = (float)me->n;
+        for (int coalesce = 0; coalesce < 2; coalesce++) {
+                struct slices in[2], out[2];
+                struct tutti_entry pair[2];
+                struct tutti_work *w;
+                for (int i = 0; i < 2; i++) {
+                        slices_init(me->t, &in[i], F32_I64(1, 1, 10));
+                        slices_init(me->t, &out[i], F32_I64(me->n, 1, 10));
+                        fill(&in[i], (const float[]){ (float)(2 * i + 1) }, (const int64_t[]){ 2 * i });
+                        pair[i] = TUTTI_ENTRY(.input = &in[i].value, .output = &out[i].value);
+                }
+                expect_status(tutti_batch_reduce_start(
+                                      g, NULL, TUTTI_SUM, pair, 2, &TUTTI_OPTIONS(.coalesce = coalesce), &w),
+                        TUTTI_OK);
+                expect_work(w, TUTTI_OK);
+                tutti_work_free(w);
+                for (int i = 0; i < 2; i++) {
+                        float dense[10];
+                        add_up(&out[i], coalesce ? 1 : me->n, dense);
+                        for (int k = 0; k < 10; k++)
+                                ck_assert_float_eq(dense[k], k == 2 * i ? n * (float)(2 * i + 1) : 0);
+                }
+        }
+}
+
+START_TEST(TB8_every_replica_brings_a_pair_of_sparse_values) {
+        static const uint32_t worlds[] = { 1, 2, 3, 4, 5, 7, 8, 16 };
+        for (size_t i = 0; i < 8; i++)
+                run_on_devices(8 - i, worlds[i], all_bring_a_pair);
+}
+END_TEST
+
+/* Fixed and variable lengths: what comes out is what the slices of all, added up by one, come to. */
+static void aggregate(struct replica *me) {
+        struct tutti_group *g = join_train(me, TUTTI_FAIL);
+        for (uint32_t is_variable = 0; is_variable < 2; is_variable++)
+                for (int coalesce = 0; coalesce < 2; coalesce++) {
+                        float expected[10] = { 0 }, dense[10];
+                        struct slices in, out;
+                        uint64_t total = 0;
+                        for (uint32_t r = 0; r < me->n; r++) {
+                                uint64_t k = is_variable ? r : 3;
+                                for (uint64_t i = 0; i < k; i++)
+                                        expected[(3 * r + 2 * i) % 10] += (float)(10 * r + i + 1);
+                                total += k;
+                        }
+                        slices_init(me->t, &in, F32_I64(is_variable ? me->rank : 3, 1, 10));
+                        slices_init(me->t, &out, F32_I64(total, 1, 10));
+                        for (uint64_t i = 0; i < in.k; i++) {
+                                slices_set_index(&in, i, (int64_t)((3 * me->rank + 2 * i) % 10));
+                                ((float *)in.rows.data)[i] = (float)(10 * me->rank + i + 1);
+                        }
+                        uint64_t n = reduce(g, TUTTI_SUM, &in, &out, coalesce);
+                        if (!coalesce)
+                                ck_assert_uint_eq(n, total);
+                        add_up(&out, n, dense);
+                        ck_assert_mem_eq(dense, expected, sizeof(dense));
+                        slices_deinit(&in);
+                        slices_deinit(&out);
+                }
+}
+
+START_TEST(TB17_fixed_and_variable_lengths_are_what_one_adds_up) {
+        static const uint32_t worlds[] = { 3, 2, 4, 5, 7, 8, 16 };
+        for (size_t i = 0; i < 7; i++)
+                run_on_devices(i + 1, worlds[i], aggregate);
 }
 END_TEST
 
@@ -528,9 +608,32 @@ START_TEST(what_is_wrong_by_itself_is_refused_by_its_field) {
 }
 END_TEST
 
+/* TensorFlow: NotImplementedError. */
+static void gather_rows(struct replica *me) {
+        struct tutti_group *g = join_train(me, TUTTI_FAIL);
+        struct slices in, out;
+        slices_init(me->t, &in, F32_I64(2, 2, 10));
+        slices_init(me->t, &out, F32_I64(4, 2, 10));
+        memset(out.rows.data, 0x55, 4 * 2 * sizeof(float));
+        expect_status(tutti_all_gather(g, "k", 0, &in.value, &out.value, NULL), TUTTI_UNSUPPORTED);
+        ck_assert_int_eq(tutti_error_info()->field, TUTTI_FIELD_LAYOUT);
+        expect_in(tutti_error(), "a gather of sparse values is not done; reduce, batch_reduce and broadcast");
+        for (size_t i = 0; i < 4 * 2 * sizeof(float); i++)
+                ck_assert_uint_eq(((uint8_t *)out.rows.data)[i], 0x55);
+        expect_status(tutti_barrier(g, "k"), TUTTI_OK);
+}
+
+START_TEST(TE13_TE14_a_gather_of_sparse_values_is_refused) {
+        run_on_devices(1, 1, gather_rows);
+        run_on_devices(2, 2, gather_rows);
+}
+END_TEST
+
 UNIT_MAIN("sparse", 120, plans_of_sparse_values_can_be_asked_for,
         TA6_rows_of_all_replicas_in_the_order_of_the_ranks_or_each_index_once, TB2_sum_over_four_replicas,
         TB6_dense_and_sparse_side_by_side_in_one_batch, TB8_every_replica_brings_one_row,
+        TB8_every_replica_brings_a_pair_of_sparse_values,
+        TB17_fixed_and_variable_lengths_are_what_one_adds_up, TE13_TE14_a_gather_of_sparse_values_is_refused,
         TB14_who_waits_with_sparse_values_in_vain_hears_for_whom,
         TC1_TC2_slices_are_added_and_divided_and_stay_slices,
         TC3_a_broadcast_gives_the_roots_rows_and_indices, results_go_to_one_rank_or_into_a_result_object,

@@ -222,6 +222,40 @@ START_TEST(TD7_an_abort_releases_who_waits_and_the_next_call_works) {
 }
 END_TEST
 
+/* In the forming of a group. There is nothing to reset: the name is free again. */
+static void form_without_one(struct replica *me) {
+        struct tutti_group *g = NULL;
+        replica_open(me);
+        replica_say(me, "open");
+        expect_status(try_join(me->t, &TUTTI_JOIN(.group = "train", .job = "test", .rank = (int32_t)me->rank,
+                                              .world_size = 3)),
+                TUTTI_REPLICA_LOST);
+        ck_assert_int_eq(tutti_error_info()->rank, 1);
+        expect_status(tutti_join(me->t,
+                              &TUTTI_JOIN(.group = "train", .job = "test", .rank = 0, .world_size = 1), &g),
+                TUTTI_OK);
+        expect_status(tutti_barrier(g, NULL), TUTTI_OK);
+        tutti_group_free(g);
+}
+
+START_TEST(TD7_who_waits_for_a_group_hears_of_a_peer_that_is_down) {
+        struct replica *r[2];
+        board_init();
+        struct host *h = host_start(NULL);
+        replicas_spawn(h, 2, form_without_one, NULL, r);
+        replicas_expect(r, 2, "open", 5);
+        struct host_counters c;
+        do
+                host_counters(h, &c);
+        while (c.n_groups < 1);
+        seconds_sleep(0.1); /* both have joined by now */
+        replica_kill9(r[1]);
+        ck_assert_int_eq(replica_end(r[0], 5), 0);
+        host_expect_counters_zero(h);
+        host_stop(h);
+}
+END_TEST
+
 static void err_aside(struct replica *me) {
         float x = 1, y = 1;
         struct tutti_group *g = join_train(me, TUTTI_FAIL);
@@ -268,6 +302,51 @@ START_TEST(TD9_a_cancelled_waiter_is_released_and_both_sides_finish) {
 }
 END_TEST
 
+/* Ordering tokens. Ours: keys alone say what is one after the other. Under one key a second half is refused
+ * while the first is pending; different keys have no order, so they may begin in opposite ones (P2 P3). */
+static void begin_twice(struct tutti_group *g) {
+        static const char *const keys[] = { "a", "b", "c" };
+        struct tutti_work *works[3], *again = NULL;
+        float x[3] = { 1, 10, 100 }, y = 7;
+        const struct tutti_value other = vector(&y, 1);
+        for (uint32_t k = 0; k < 3; k++) {
+                const struct tutti_value v = vector(&x[k], 1);
+                expect_status(
+                        tutti_all_reduce_start(g, keys[k], TUTTI_SUM, &v, &v, NULL, &works[k]), TUTTI_OK);
+        }
+        expect_status(tutti_all_reduce_start(g, "a", TUTTI_SUM, &other, &other, NULL, &again), TUTTI_OK);
+        expect_work(again, TUTTI_ALREADY_PENDING);
+        tutti_work_free(again);
+        expect_status(tutti_barrier(g, "now"), TUTTI_OK);
+        for (uint32_t k = 0; k < 3; k++) {
+                expect_work(works[k], TUTTI_OK);
+                tutti_work_free(works[k]);
+        }
+        expect_floats(x, (const float[]){ 2, 20, 200 }, 3);
+        ck_assert_float_eq(y, 7);
+}
+
+static void order_by_keys(struct replica *me) {
+        static const char *const keys[] = { "c", "b", "a" };
+        struct tutti_group *g = join_train(me, TUTTI_FAIL);
+        float x[3] = { 100, 10, 1 };
+        if (me->rank == 0) {
+                begin_twice(g);
+                return;
+        }
+        expect_status(tutti_barrier(g, "now"), TUTTI_OK);
+        for (uint32_t i = 0; i < 3; i++) {
+                const struct tutti_value v = vector(&x[i], 1);
+                expect_status(tutti_all_reduce(g, keys[i], TUTTI_SUM, &v, &v), TUTTI_OK);
+        }
+        expect_floats(x, (const float[]){ 200, 20, 2 }, 3);
+}
+
+START_TEST(TD12_one_key_is_one_after_the_other_and_others_are_not) {
+        replicas_run(2, order_by_keys);
+}
+END_TEST
+
 static enum tutti_status never(struct tutti_merge *m, void *userdata) {
         (void)userdata;
         return tutti_merge_fail(m, "it was run");
@@ -300,6 +379,7 @@ UNIT_MAIN("tensorflow", 60, TC1_dense_values_are_added_by_op_and_by_accumulation
         TD3_sixteen_are_gathered_in_the_order_of_their_numbers,
         TD5_a_key_used_for_another_kind_or_dtype_is_a_mismatch_for_all, TD6_groups_of_2_and_3_in_one_process,
         TD7_an_abort_releases_who_waits_and_the_next_call_works,
+        TD7_who_waits_for_a_group_hears_of_a_peer_that_is_down,
         TD8_an_error_leaves_what_is_active_and_what_comes_alone,
         TD9_a_cancelled_waiter_is_released_and_both_sides_finish,
-        TD13_keys_and_sizes_that_are_none_are_invalid)
+        TD12_one_key_is_one_after_the_other_and_others_are_not, TD13_keys_and_sizes_that_are_none_are_invalid)

@@ -1,4 +1,4 @@
-/* TensorFlow's statements about whole programs (TA8, TB7, TB11 to TB13, TB15, TB16), with their numbers,
+/* TensorFlow's statements about whole programs (TA8, TB7, TB11 to TB16), with their numbers,
  * through the real tuttid: batches in replica context, branches, threads, plain memory, mixed orders, several
  * processes with several replicas each. */
 #include <pthread.h>
@@ -173,6 +173,45 @@ START_TEST(TB13_values_that_come_as_arguments) {
 }
 END_TEST
 
+/* --- TB14 --- */
+
+/* Only rank 0 of two comes. No other collective is touched by it: TensorFlow's runtime would be over. */
+static void come_alone(struct replica *me) {
+        struct tutti_group *g = join_train(me, TUTTI_FAIL);
+        const struct tutti_options second = TUTTI_OPTIONS(.timeout = 1);
+        struct floats f[2];
+        struct tutti_work *works[2];
+        for (int i = 0; i < 2; i++)
+                floats_init(me->t, &f[i], 3);
+        const struct tutti_entry pair[] = { to(&f[0], &f[0]), to(&f[1], &f[1]) };
+        if (me->rank == 0) {
+                double before = seconds_now();
+                expect_status(tutti_all_reduce_start(
+                                      g, "alone", TUTTI_SUM, &f[0].value, &f[0].value, &second, &works[0]),
+                        TUTTI_OK);
+                expect_status(
+                        tutti_batch_reduce_start(g, "two", TUTTI_SUM, pair, 2, &second, &works[1]), TUTTI_OK);
+                for (int i = 0; i < 2; i++) {
+                        expect_work(works[i], TUTTI_TIMEOUT);
+                        ck_assert_double_ge(seconds_now() - before, 1);
+                        ck_assert_double_lt(seconds_now() - before, 1 + 2 * unit_scale());
+                        expect_ranks(&tutti_work_error(works[i])->missing, 0x2);
+                        tutti_work_free(works[i]);
+                }
+        }
+        expect_status(tutti_barrier(g, "end"), TUTTI_OK);
+        if (me->rank == 1) {
+                expect_status(floats_sum(g, "alone", &f[0]), TUTTI_EXPIRED);
+                expect_status(tutti_batch_reduce(g, "two", TUTTI_SUM, pair, 2), TUTTI_EXPIRED);
+        }
+        floats_meet(g, "alone", &f[0], 1, 2);
+}
+
+START_TEST(TB14_who_waits_in_vain_is_told_after_its_time_and_the_next_call_works) {
+        replicas_run(2, come_alone);
+}
+END_TEST
+
 /* --- TB15 --- */
 
 #define N_PARTS 12
@@ -279,5 +318,6 @@ END_TEST
 UNIT_MAIN("tf-collectives", 60, TA8_a_mirrored_variable_is_value_and_destination,
         TB7_all_reduce_of_a_value_and_of_a_pair, TB11_a_reduction_inside_either_branch,
         TB12_B5_two_threads_reduce_at_the_same_time, TB13_values_that_come_as_arguments,
+        TB14_who_waits_in_vain_is_told_after_its_time_and_the_next_call_works,
         TB15_P2_mixed_reductions_need_no_common_order,
         TB16_three_workers_with_one_or_two_replicas_and_packs_of_0_1_and_4_bytes)
