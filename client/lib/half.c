@@ -508,13 +508,14 @@ enum status half_check(
         struct draft d = { .half = h, .entry = ret_only, .err = err };
         enum status status = options_take(h->options, ret_options, err);
         if (status == STATUS_OK)
-                options_merge(&h->g->base, ret_options);
-        if (status == STATUS_OK)
                 status = check_length(h, err);
         if (status == STATUS_OK)
                 status = take_axes(h, err);
         if (status == STATUS_OK)
                 status = check_entries(&d, h->work);
+        if (status == STATUS_OK)
+                options_merge(&h->g->base,
+                        &(struct options_use){ h->kind, h->op, h->n_entries ? ret_only : NULL }, ret_options);
         if (status == STATUS_OK && kind_has_axis(h->kind) && !work_expect_extents(h->work, h->n_entries))
                 status = refuse(err, STATUS_NO_MEMORY, FIELD_UNSPECIFIED,
                         "the list of results' lengths does not fit into memory");

@@ -78,12 +78,23 @@ static void merge_ways(const struct options *base, uint64_t reset, struct option
                 call->priority = base->priority;
 }
 
-static void merge_arithmetic(const struct options *base, uint64_t reset, struct options *call) {
-        if (!(reset & TUTTI_RESET_COALESCE))
+/* A mean of integers that stays one. */
+static bool is_rounded(const struct options_use *use) {
+        return kind_reduces(use->kind) && use->op == OP_MEAN && use->entry &&
+               dtype_is_integer(use->entry->dtype) && entry_output_dtype(use->entry) == use->entry->dtype;
+}
+
+static bool is_weighted(const struct options_use *use) {
+        return kind_reduces(use->kind) && (use->op == OP_SUM || use->op == OP_MEAN);
+}
+
+static void merge_arithmetic(
+        const struct options *base, const struct options_use *use, uint64_t reset, struct options *call) {
+        if (!(reset & TUTTI_RESET_COALESCE) && kind_reduces(use->kind))
                 call->coalesce |= base->coalesce;
-        if (!(reset & TUTTI_RESET_ROUNDING) && call->rounding == ROUNDING_UNSPECIFIED)
+        if (!(reset & TUTTI_RESET_ROUNDING) && call->rounding == ROUNDING_UNSPECIFIED && is_rounded(use))
                 call->rounding = base->rounding;
-        if (!(reset & TUTTI_RESET_WEIGHT) && !call->has_weight) {
+        if (!(reset & TUTTI_RESET_WEIGHT) && !call->has_weight && is_weighted(use)) {
                 call->has_weight = base->has_weight;
                 call->weight = base->weight;
         }
@@ -94,11 +105,12 @@ static void merge_arithmetic(const struct options *base, uint64_t reset, struct 
         call->check_inputs |= base->check_inputs;
 }
 
-void options_merge(const struct half_options *base, struct half_options *call) {
+void options_merge(
+        const struct half_options *base, const struct options_use *use, struct half_options *call) {
         if (!(call->reset & TUTTI_RESET_TIMEOUT) && !call->has_timeout) {
                 call->has_timeout = base->has_timeout;
                 call->timeout_ns = base->timeout_ns;
         }
-        merge_arithmetic(&base->options, call->reset, &call->options);
+        merge_arithmetic(&base->options, use, call->reset, &call->options);
         merge_ways(&base->options, call->reset, &call->options);
 }

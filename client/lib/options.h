@@ -19,5 +19,13 @@ struct half_options {
 enum status options_take(
         const struct tutti_options *given, struct half_options *ret, struct error *err) MUST_USE;
 
-/* Fills in what `call` leaves at its default and does not reset, from `base`. */
-void options_merge(const struct half_options *base, struct half_options *call);
+/* What the options are for. */
+struct options_use {
+        enum kind kind;
+        enum op op;
+        const struct entry *entry; /* one of them; NULL: there is none */
+};
+
+/* Fills in what `call` leaves at its default and does not reset, from `base`. What a base set says of
+ * roundings, weights and equal rows is for those collectives that have any; of others it says nothing. */
+void options_merge(const struct half_options *base, const struct options_use *use, struct half_options *call);

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <tutti/admin.h>
+#include <tutti/merge.h>
 #include "meeting.h"
 
 /* Every way that works on a host. */
@@ -347,6 +348,74 @@ START_TEST(TC7_options_of_a_membership_hold_where_a_call_says_nothing) {
 }
 END_TEST
 
+/* What a membership says of roundings, weights and equal rows is said of the collectives that have any: all
+ * others go on as if it were not there. */
+static enum tutti_status do_nothing(struct tutti_merge *m, void *userdata) {
+        (void)m;
+        (void)userdata;
+        return TUTTI_OK;
+}
+
+static void have_a_rounding(struct replica *me) {
+        const struct tutti_options base = TUTTI_OPTIONS(.rounding = TUTTI_FLOOR, .coalesce = 1);
+        struct tutti_group *g = replica_join_group(
+                me, &TUTTI_JOIN(.group = "train", .default_timeout = 20, .options = &base));
+        int32_t i = me->rank ? -4 : -3, truncated = 0;
+        double mean = 0;
+        float x = (float)me->rank + 1;
+        const struct tutti_value v = TUTTI_VALUE(.memory = &x, .dtype = TUTTI_F32),
+                                 whole = TUTTI_VALUE(.memory = &i, .dtype = TUTTI_I32),
+                                 to_whole = TUTTI_VALUE(.memory = &truncated, .dtype = TUTTI_I32),
+                                 to_mean = TUTTI_VALUE(.memory = &mean, .dtype = TUTTI_F64);
+        expect_status(tutti_barrier(g, NULL), TUTTI_OK);
+        expect_status(tutti_merge_call(g, &TUTTI_MERGE(.fn = do_nothing)), TUTTI_OK);
+        expect_status(tutti_all_reduce(g, NULL, TUTTI_SUM, &v, &v), TUTTI_OK);
+        ck_assert_float_eq(x, 3);
+        expect_status(tutti_all_reduce(g, NULL, TUTTI_MEAN, &v, &v), TUTTI_OK);
+        ck_assert_float_eq(x, 3);
+        expect_status(tutti_broadcast(g, NULL, 0, &v), TUTTI_OK);
+        expect_status(tutti_all_reduce(g, NULL, TUTTI_MEAN, &whole, &to_whole), TUTTI_OK);
+        ck_assert_int_eq(truncated, -4);
+        expect_status(tutti_all_reduce(g, NULL, TUTTI_MEAN, &whole, &to_mean), TUTTI_OK);
+        ck_assert_double_eq(mean, -3.5);
+        struct tutti_work *w; /* a call that says so itself has a reason, which is not to be seen here */
+        expect_status(tutti_all_reduce_start(
+                              g, NULL, TUTTI_SUM, &v, &v, &TUTTI_OPTIONS(.rounding = TUTTI_TRUNC), &w),
+                TUTTI_OK);
+        expect_work(w, TUTTI_INVALID);
+        tutti_work_free(w);
+}
+
+static void have_a_weight(struct replica *me) {
+        const struct tutti_options base = TUTTI_OPTIONS(.has_weight = 1, .weight = me->rank ? 3 : 1);
+        struct tutti_group *g = replica_join_group(
+                me, &TUTTI_JOIN(.group = "train", .default_timeout = 20, .options = &base));
+        float x = me->rank ? 2 : 10, y = 0;
+        int32_t i = 1;
+        const struct tutti_value v = TUTTI_VALUE(.memory = &x, .dtype = TUTTI_F32),
+                                 to = TUTTI_VALUE(.memory = &y, .dtype = TUTTI_F32),
+                                 whole = TUTTI_VALUE(.memory = &i, .dtype = TUTTI_I32);
+        expect_status(tutti_barrier(g, NULL), TUTTI_OK);
+        expect_status(tutti_all_reduce(g, NULL, TUTTI_MAX, &v, &to), TUTTI_OK);
+        ck_assert_float_eq(y, 10);
+        expect_status(tutti_all_reduce(g, NULL, TUTTI_MEAN, &v, &to), TUTTI_OK);
+        ck_assert_float_eq(y, 4);
+        expect_status(tutti_broadcast(g, NULL, 1, &v), TUTTI_OK);
+        ck_assert_float_eq(x, 2);
+        /* A sum that would be another one without the weight is not made without it. */
+        enum tutti_status status = tutti_all_reduce(g, "whole", TUTTI_SUM, &whole, &whole);
+        if (status == TUTTI_EXPIRED)
+                status = tutti_error_info()->cause;
+        ck_assert(status == TUTTI_UNSUPPORTED || status == TUTTI_PEER_REFUSED);
+        ck_assert_int_eq(i, 1);
+}
+
+START_TEST(TC7_P15_options_of_a_membership_are_for_what_has_them) {
+        run_on_devices(1, (const uint32_t[]){ 2 }, 1, have_a_rounding);
+        run_on_devices(1, (const uint32_t[]){ 2 }, 1, have_a_weight);
+}
+END_TEST
+
 UNIT_MAIN("tf-reductions", 170, TA1_TA2_TA3_TA4_TB1_TB4_by_every_algorithm_with_1_to_8_replicas,
         TA1_TA2_TA3_TA4_TB1_TB4_by_every_algorithm_with_16_replicas,
         TA1_TA2_TA3_TA4_TB1_TB4_by_every_algorithm_on_1_to_8_devices,
@@ -354,4 +423,5 @@ UNIT_MAIN("tf-reductions", 170, TA1_TA2_TA3_TA4_TB1_TB4_by_every_algorithm_with_
         P15_what_is_demanded_and_cannot_be_is_refused, P4_replicas_agree_on_packs,
         P18_scratch_is_charged_to_the_user, TD11_P15_a_hint_of_nccl_on_a_host_works_and_is_told,
         TC4_TC5_TC7_P10_packs_of_any_limit_change_no_number,
-        TC7_options_of_a_membership_hold_where_a_call_says_nothing)
+        TC7_options_of_a_membership_hold_where_a_call_says_nothing,
+        TC7_P15_options_of_a_membership_are_for_what_has_them)

@@ -70,7 +70,9 @@ struct tutti_options {
 
 /* A call's options are merged with those that its membership was joined with: a field that the call gives
  * (not its default) counts, for any other that of the membership, unless the call resets it: then it has its
- * default. `algorithm` and `device` are one field, so are the four of packing, and the three checks. */
+ * default. `algorithm` and `device` are one field, so are the four of packing, and the three checks. What a
+ * membership says of rounding counts for means of integers that stay integers, of weights for SUM and MEAN,
+ * of coalesce for reductions, and for nothing else; a call that says it for something else is refused. */
 #define TUTTI_RESET_TIMEOUT        (UINT64_C(1) << 0)
 #define TUTTI_RESET_ROUNDING       (UINT64_C(1) << 1)
 #define TUTTI_RESET_WEIGHT         (UINT64_C(1) << 2)

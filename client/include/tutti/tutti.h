@@ -433,7 +433,7 @@ TUTTI_API void tutti_value_init(struct tutti_value *value);
  * for which some output has no room is refused for all (INVALID, field SIZE), so is an index below 0 or not
  * below dense_rows (INVALID, field INDICES, naming rank, entry, position and value): nothing was written
  * then. Outputs share memory with nothing. Indices have no strides; rows may, with coalesce from row to row
- * alone. Not done: TUTTI_TO_SAME, weights, device memory. */
+ * alone. Not done: TUTTI_TO_SAME, weights; of device memory only what one GPU reaches. */
 
 /* --- collectives --- */
 
