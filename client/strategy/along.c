@@ -71,18 +71,20 @@ struct all_gather {
         int32_t axis;
         const struct tutti_entry *entries;
         uint32_t n;
+        const struct tutti_options *options;
         uint64_t *ret_extents;
 };
 
 static enum tutti_status meet_all_gather(struct tutti_context *c, const char *key, void *arg) {
         const struct all_gather *a = arg;
-        return tutti_gather(
-                tutti_context_group(c), &TUTTI_GATHER(.key = key, .axis = a->axis, .entries = a->entries,
-                                                .n_entries = a->n, .ret_extents = a->ret_extents));
+        return say_last(tutti_gather(tutti_context_group(c),
+                &TUTTI_GATHER(.key = key, .axis = a->axis, .entries = a->entries, .n_entries = a->n,
+                        .options = a->options, .ret_extents = a->ret_extents)));
 }
 
 enum tutti_status tutti_context_all_gather(struct tutti_context *c, int32_t axis,
-        const struct tutti_entry *entries, uint32_t n_entries, uint64_t *ret_extents) {
-        struct all_gather a = { axis, entries, n_entries, ret_extents };
+        const struct tutti_entry *entries, uint32_t n_entries, const struct tutti_options *options,
+        uint64_t *ret_extents) {
+        struct all_gather a = { axis, entries, n_entries, options, ret_extents };
         return context_meet(c, meet_all_gather, &a);
 }

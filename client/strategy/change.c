@@ -50,9 +50,11 @@ static enum tutti_status meet_for_change(struct tutti_context *c, const char *ke
         const struct merging *m = arg;
         struct tutti_group *g = tutti_context_group(c);
         if (m->variable->aggregation == TUTTI_AGGREGATION_ONLY_FIRST_REPLICA)
-                return tutti_broadcast_into(g, key, 0, tutti_rank(g) == 0 ? &m->from : NULL, &m->to, NULL);
-        return tutti_all_reduce(g, key,
-                m->variable->aggregation == TUTTI_AGGREGATION_SUM ? TUTTI_SUM : TUTTI_MEAN, &m->from, &m->to);
+                return say_last(
+                        tutti_broadcast_into(g, key, 0, tutti_rank(g) == 0 ? &m->from : NULL, &m->to, NULL));
+        return say_last(tutti_all_reduce(g, key,
+                m->variable->aggregation == TUTTI_AGGREGATION_SUM ? TUTTI_SUM : TUTTI_MEAN, &m->from,
+                &m->to));
 }
 
 static enum tutti_status change_together(

@@ -57,7 +57,7 @@ enum tutti_status context_meet(struct tutti_context *c,
         (void)snprintf(key, sizeof(key), "strategy/%llu/%llu", (unsigned long long)c->run->number,
                 (unsigned long long)c->n_meetings++);
         c->is_meeting = 1;
-        enum tutti_status status = say_last(meet(c, key, arg));
+        enum tutti_status status = meet(c, key, arg);
         c->is_meeting = 0;
         c->over = status;
         return status;
@@ -66,7 +66,7 @@ enum tutti_status context_meet(struct tutti_context *c,
 static enum tutti_status meet_merge(struct tutti_context *c, const char *key, void *arg) {
         struct tutti_merge_args args = *(const struct tutti_merge_args *)arg;
         args.key = key;
-        return tutti_merge_call(tutti_context_group(c), &args);
+        return say_last(tutti_merge_call(tutti_context_group(c), &args));
 }
 
 enum tutti_status tutti_context_merge_call(struct tutti_context *c, const struct tutti_merge_args *args) {
@@ -79,16 +79,27 @@ struct all_reduce {
         enum tutti_op op;
         const struct tutti_entry *entries;
         uint32_t n;
+        const struct tutti_options *options;
 };
 
 static enum tutti_status meet_all_reduce(struct tutti_context *c, const char *key, void *arg) {
         const struct all_reduce *a = arg;
-        return tutti_batch_reduce(tutti_context_group(c), key, a->op, a->entries, a->n);
+        struct tutti_work *w = NULL;
+        if (!a->options) /* who waits at once is served sooner */
+                return say_last(tutti_batch_reduce(tutti_context_group(c), key, a->op, a->entries, a->n));
+        enum tutti_status status = tutti_batch_reduce_start(
+                tutti_context_group(c), key, a->op, a->entries, a->n, a->options, &w);
+        if (status != TUTTI_OK)
+                return say_last(status);
+        status = tutti_work_wait(w, -1);
+        say_text(status, tutti_work_error(w)->text);
+        tutti_work_free(w);
+        return status;
 }
 
-enum tutti_status tutti_context_all_reduce(
-        struct tutti_context *c, enum tutti_op op, const struct tutti_entry *entries, uint32_t n_entries) {
-        struct all_reduce a = { .op = op, .entries = entries, .n = n_entries };
+enum tutti_status tutti_context_all_reduce(struct tutti_context *c, enum tutti_op op,
+        const struct tutti_entry *entries, uint32_t n_entries, const struct tutti_options *options) {
+        struct all_reduce a = { op, entries, n_entries, options };
         return context_meet(c, meet_all_reduce, &a);
 }
 

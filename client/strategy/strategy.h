@@ -47,7 +47,7 @@ enum tutti_status say_text(enum tutti_status status, const char *text);
 
 /* OK in cross-replica context; else INVALID, naming what to use instead. */
 enum tutti_status check_cross_replica(const char *instead);
-/* The next meeting of this replica's run; `meet` gets its key. */
+/* The next meeting of this replica's run; `meet` gets its key, and says what went wrong. */
 enum tutti_status context_meet(struct tutti_context *c,
         enum tutti_status (*meet)(struct tutti_context *c, const char *key, void *arg), void *arg);
 

@@ -289,8 +289,30 @@ static enum tutti_status reduce_by_library(struct tutti_context *c, void *userda
         float x = 1;
         const struct tutti_value v = float_at(&x, 1);
         (void)userdata;
-        expect_said(tutti_context_all_reduce(c, TUTTI_SUM, &TUTTI_ENTRY(.input = &v, .output = &v), 1),
+        expect_said(tutti_context_all_reduce(c, TUTTI_SUM, &TUTTI_ENTRY(.input = &v, .output = &v), 1, NULL),
                 TUTTI_UNSUPPORTED);
+        return TUTTI_OK;
+}
+
+static enum tutti_status reduce_by_options(struct tutti_context *c, void *userdata) {
+        float n = (float)tutti_context_num_replicas(c), x = 1;
+        const struct tutti_value v = float_at(&x, 1);
+        (void)userdata;
+        expect_said(tutti_context_all_reduce(c, TUTTI_SUM, &TUTTI_ENTRY(.input = &v, .output = &v), 1,
+                            &TUTTI_OPTIONS(.algorithm = "hierarchical_copy")),
+                TUTTI_OK);
+        ck_assert_float_eq(x, n);
+        float all[4] = { 0 };
+        const struct tutti_value to = float_at(all, 4);
+        uint64_t extent = 0;
+        expect_said(tutti_context_all_gather(c, 0, &TUTTI_ENTRY(.input = &v, .output = &to), 1,
+                            &TUTTI_OPTIONS(.timeout = -1), &extent),
+                TUTTI_OK);
+        ck_assert(extent == (uint64_t)n && all[0] == n && all[(size_t)n - 1] == n);
+        expect_said(tutti_context_all_reduce(c, TUTTI_SUM, &TUTTI_ENTRY(.input = &v, .output = &v), 1,
+                            &TUTTI_OPTIONS(.algorithm = "sorcery")),
+                TUTTI_UNSUPPORTED);
+        expect_in(tutti_strategy_error(), "an algorithm other than");
         return TUTTI_OK;
 }
 
@@ -310,6 +332,7 @@ static void have_a_base(struct replica *me) {
         expect_said(tutti_strategy_reduce_to(s, TUTTI_SUM, &r, &reset), TUTTI_OK);
         ck_assert(x[0] == n * n && x[1] == n * n);
         ck_assert_int_eq(tutti_strategy_run(s, reduce_by_library, NULL), TUTTI_UNSUPPORTED);
+        ck_assert_int_eq(tutti_strategy_run(s, reduce_by_options, NULL), TUTTI_UNSUPPORTED);
         tutti_strategy_close(s);
 }
 
@@ -356,7 +379,7 @@ static void be_a_worker(struct replica *me) {
         static const char *const algorithms[] = { NULL, "one_device", "hierarchical_copy" };
         static const uint64_t packs[] = { 0, 1, 4 };
         for (uint32_t n_local = 1; n_local <= 2; n_local++) {
-                struct tutti_strategy *s = strategy_in(me, n_local);
+                struct tutti_strategy *s = strategy_with(me, n_local == 1 ? "one" : "two", n_local, NULL);
                 for (size_t i = 0; i < 9; i++)
                         reduce_ramps(s, &TUTTI_OPTIONS(.algorithm = algorithms[i / 3],
                                                 .bytes_per_pack = packs[i % 3]));

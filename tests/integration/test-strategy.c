@@ -85,7 +85,8 @@ static enum tutti_status reduce_lists(struct tutti_context *c, void *userdata) {
         const struct tutti_entry entries[] = { TUTTI_ENTRY(.input = &v[0], .output = &v[0]),
                 TUTTI_ENTRY(.input = &v[1], .output = &v[1]) };
         (void)userdata;
-        return tutti_context_all_reduce(c, TUTTI_SUM, entries, tutti_context_replica_id(c) == 0 ? 2 : 1);
+        return tutti_context_all_reduce(
+                c, TUTTI_SUM, entries, tutti_context_replica_id(c) == 0 ? 2 : 1, NULL);
 }
 
 static void differ_in_length(struct replica *me) {
@@ -107,7 +108,8 @@ static void all_reduce_by(
         struct tutti_context *c, enum tutti_op op, const float in[2], float want0, float want1) {
         float x[2] = { in[0], in[1] };
         const struct tutti_value v = float_at(x, 2);
-        expect_said(tutti_context_all_reduce(c, op, &TUTTI_ENTRY(.input = &v, .output = &v), 1), TUTTI_OK);
+        expect_said(
+                tutti_context_all_reduce(c, op, &TUTTI_ENTRY(.input = &v, .output = &v), 1, NULL), TUTTI_OK);
         ck_assert_float_eq(x[0], want0);
         ck_assert_float_eq(x[1], want1);
 }
@@ -195,7 +197,7 @@ static enum tutti_status gather_in_a_replica(struct tutti_context *c, void *user
                                  out[] = { float_at(all_a, n), float_at(all_b, 2 * (uint64_t)n) };
         const struct tutti_entry entries[] = { TUTTI_ENTRY(.input = &in[0], .output = &out[0]),
                 TUTTI_ENTRY(.input = &in[1], .output = &out[1]) };
-        expect_said(tutti_context_all_gather(c, 0, entries, 2, extents), TUTTI_OK);
+        expect_said(tutti_context_all_gather(c, 0, entries, 2, NULL, extents), TUTTI_OK);
         ck_assert_uint_eq(extents[0], n);
         for (uint32_t r = 0; r < n; r++) {
                 ck_assert_float_eq(all_a[r], (float)r);

@@ -151,14 +151,15 @@ TUTTI_API struct tutti_group *tutti_context_group(const struct tutti_context *c)
 /* As tutti_merge_call; its key is the run's. All replicas must make the same meetings in the same order. */
 TUTTI_API enum tutti_status tutti_context_merge_call(
         struct tutti_context *c, const struct tutti_merge_args *args);
-/* Reduces a batch over all replicas; results to all. */
-TUTTI_API enum tutti_status tutti_context_all_reduce(
-        struct tutti_context *c, enum tutti_op op, const struct tutti_entry *entries, uint32_t n_entries);
+/* Reduces a batch over all replicas; results to all. `options` may be NULL. */
+TUTTI_API enum tutti_status tutti_context_all_reduce(struct tutti_context *c, enum tutti_op op,
+        const struct tutti_entry *entries, uint32_t n_entries, const struct tutti_options *options);
 
 /* Gathers a batch (the leaves of a nest) along one axis, as tutti_gather; its gradient is a
- * tutti_reduce_scatter by SUM. `ret_extents` [n_entries], or NULL. */
+ * tutti_reduce_scatter by SUM. `options` and `ret_extents` [n_entries] may be NULL. */
 TUTTI_API enum tutti_status tutti_context_all_gather(struct tutti_context *c, int32_t axis,
-        const struct tutti_entry *entries, uint32_t n_entries, uint64_t *ret_extents);
+        const struct tutti_entry *entries, uint32_t n_entries, const struct tutti_options *options,
+        uint64_t *ret_extents);
 
 /* --- variables --- */
 
