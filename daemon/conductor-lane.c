@@ -32,6 +32,7 @@ struct standing {
         bool is_doomed; /* the lane still runs it; then it goes */
         struct charge charge;
         uint64_t numbers[LANE_MAX_RANKS];
+        struct slot_user *users[LANE_MAX_RANKS];
         struct standing_part parts[LANE_MAX_RANKS]; /* [lane.n_places of its road] */
 };
 
@@ -63,6 +64,16 @@ static struct road *road_of(const struct lane_road *lane) {
 
 static struct standing *standing_of(const struct lane_set *set) {
         return list_entry(set, struct standing, set);
+}
+
+void conductor_pause_lanes(struct conductor *c) {
+        if (c->house.lanes)
+                lanes_pause(c->house.lanes);
+}
+
+void conductor_lanes_go_on(struct conductor *c) {
+        if (c->house.lanes)
+                lanes_go_on(c->house.lanes);
 }
 
 uint64_t conductor_n_passed(const struct conductor *c) {
@@ -291,6 +302,15 @@ static bool has_lanes(const struct conductor *c, const struct meeting *m) {
         return true;
 }
 
+/* All of them give its slots back without a packet, or none is there. */
+static bool has_slot_users(const struct meeting *m) {
+        rankset_for_each (rank, &m->have) {
+                if (m->halves[rank]->object && !conductor_slot_user(m->halves[rank]))
+                        return false;
+        }
+        return true;
+}
+
 /* Small, of all members, without anything to be told beside its end. */
 static bool may_run_on_lane(const struct conductor *c, const struct meeting *m, const struct plan *plan) {
         const struct half *half = m->halves[rankset_next(&m->have, 0)];
@@ -299,7 +319,7 @@ static bool may_run_on_lane(const struct conductor *c, const struct meeting *m, 
         return !c->is_draining && m->epoch == m->group->epoch && m->n_halves <= LANE_MAX_RANKS &&
                rankset_is_empty(&absent) && plan->n_chunks > 0 && plan->n_scratch == 0 &&
                plan->n_extents == 0 && plan->moved_bytes <= LANE_MAX_MOVED_BYTES && !o->check_numerics &&
-               !o->check_overflow && !o->check_inputs && has_lanes(c, m);
+               !o->check_overflow && !o->check_inputs && has_lanes(c, m) && has_slot_users(m);
 }
 
 static struct road *road_for(struct conductor *c, const struct meeting *m) {
@@ -320,12 +340,17 @@ void conductor_teach_lane(struct conductor *c, struct prepared *first, struct me
         rankset_for_each (rank, &m->have) {
                 struct prepared *p = m->halves[rank]->prepared;
                 s->numbers[i] = p->key.number;
+                if (p->half->object) {
+                        s->set.slots = result_slots(p->half->object);
+                        s->users[i] = conductor_slot_user(p->half);
+                }
                 s->parts[i].standing = s;
                 list_append(&p->standings, &s->parts[i].link);
                 i++;
         }
         s->set.plan = &first->task->plan;
         s->set.numbers = s->numbers;
+        s->set.users = s->users;
         s->first = first;
         s->task = first->task;
         first->standing = s;
@@ -344,6 +369,8 @@ static void fill_meeting(struct meeting *m, const struct lane_run *run) {
         m->done_ns = run->done_ns;
         m->first_ns = run->sealed_ns;
         m->last_rank = road->places[run->last_place].rank;
+        m->has_slot = run->set->slots != NULL;
+        m->slot = run->slot;
         for (uint32_t i = 0; i < road->n_places; i++) {
                 struct half *half = m->halves[road->places[i].rank];
                 half->request = run->requests[i];
@@ -436,6 +463,7 @@ static void conductor_ran(struct conductor *c, const struct lane_run *run) {
                 return;
         }
         road->running = NULL;
+        lane_end_slot(run);
         c->n_running--;
         note_running(c, road, -1);
         if (s->is_doomed)
@@ -492,6 +520,8 @@ static enum status make_lane(struct conductor *c, struct session *s, int *ret_sl
                 int r = lane_new(c->house.lanes, s->id, session_page(s), &s->lane, ret_slot, ret_bell);
                 if (r < 0)
                         status = refuse_lane(c, r);
+                else
+                        results_set_words(c->house.results, s->id, lane_words(s->lane));
         }
         if (status != STATUS_OK)
                 answer_free(a);

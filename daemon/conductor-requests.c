@@ -202,6 +202,7 @@ static void conductor_dispatch(
         case REQUEST_CONTROL: status = conductor_control(c, s, &r->control); break;
         case REQUEST_RELEASE_RESULT: status = conductor_release_result(c, s, &r->release_result); break;
         case REQUEST_LEAVE:
+                conductor_unprepare_results(c, s, r->membership, 0);
                 results_end_membership(c->house.results, s->id, r->membership, &c->chores);
                 status = rendezvous_leave(rv, s->id, r->membership, c->now_ns, &c->outcome, err);
                 break;

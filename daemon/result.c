@@ -5,6 +5,7 @@
 #include "result-internal.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -102,7 +103,7 @@ static void result_free(struct results *rs, struct result *r) {
         charge_release(&r->descriptor);
         charge_release(&r->bytes);
         free(r->attached);
-        free(r->slots);
+        free(r->slots.all);
         free(r);
         rs->n--;
 }
@@ -169,8 +170,8 @@ static struct result *result_new(struct results *rs, const struct result *like) 
         list_init(&r->shelf_link);
         list_init(&r->linger_link);
         r->attached = calloc(r->world_size, sizeof(*r->attached));
-        r->slots = calloc(r->n_slots, sizeof(*r->slots));
-        if (r->attached && r->slots)
+        r->slots.all = calloc(r->slots.n, sizeof(*r->slots.all));
+        if (r->attached && r->slots.all)
                 return r;
         result_free(rs, r);
         return NULL;
@@ -185,7 +186,7 @@ static enum status result_begin(struct results *rs, const struct result *like, c
         r->chore.uid = ask->uid;
         r->chore.path = ask->gpu ? PATH_VMM_MADE : PATH_MEMFD;
         r->chore.device = r->device;
-        r->chore.n_bytes = r->stride_bytes * r->n_slots;
+        r->chore.n_bytes = r->slots.stride_bytes * r->slots.n;
         enum status status =
                 quota_charge(rs->quotas, &r->bytes, ask->uid, QUOTA_RESULT_BYTES, r->chore.n_bytes, err);
         if (status == STATUS_OK)
@@ -231,8 +232,8 @@ static void guest_drop_if_empty(struct results *rs, struct guest *g) {
 
 static void attachment_end(struct results *rs, struct attachment *a, struct list *chores) {
         struct result *r = a->result;
-        slots_drop_all(r, a->rank);
-        r->attached[a->rank] = NULL;
+        slots_drop_all(&r->slots, a->user.rank);
+        r->attached[a->user.rank] = NULL;
         r->n_attached--;
         list_unlink(&a->due_link);
         list_unlink(&a->guest_link);
@@ -245,6 +246,12 @@ static void attachment_end(struct results *rs, struct attachment *a, struct list
 static void attachment_is_due(struct results *rs, struct attachment *a) {
         a->is_waiting = false;
         list_append(&rs->due, &a->due_link);
+}
+
+/* What stood there before is no word of this one's. */
+static void attachment_find_word(struct attachment *a, const _Atomic uint64_t *words) {
+        a->user.word = words && a->word ? &words[a->word - 1] : NULL;
+        a->user.heard = a->user.word ? atomic_load(a->user.word) : 0;
 }
 
 static enum status attachment_new(struct results *rs, struct result *r, const struct result_ask *ask,
@@ -265,11 +272,13 @@ static enum status attachment_new(struct results *rs, struct result *r, const st
         a->session = ask->session;
         a->membership = ask->membership;
         a->request = ask->request;
-        a->rank = ask->rank;
+        a->user.rank = ask->rank;
+        a->word = ask->make->word;
+        attachment_find_word(a, ask->words);
         list_init(&a->due_link);
         list_init(&a->guest_link);
         list_append(&g->attachments, &a->guest_link);
-        r->attached[a->rank] = a;
+        r->attached[ask->rank] = a;
         r->n_attached++;
         *ret = a;
         return STATUS_OK;
@@ -389,8 +398,8 @@ bool results_take_answer(struct results *rs, struct list *chores, struct result_
                 .result = { .result = r->id,
                         .n_descriptors = 1,
                         .size_bytes = r->slot_bytes,
-                        .n_slots = r->n_slots,
-                        .stride_bytes = r->stride_bytes,
+                        .n_slots = r->slots.n,
+                        .stride_bytes = r->slots.stride_bytes,
                         .device_bytes = r->chore.path == PATH_VMM_MADE ? r->chore.n_bytes : 0 },
                 .fd = r->chore.path == PATH_VMM_MADE ? r->chore.fd : r->chore.read_fd };
         memcpy(ret->why, r->chore.why, sizeof(ret->why));
@@ -435,10 +444,20 @@ enum status result_release(struct results *rs, uint64_t session, const struct ms
                 attachment_end(rs, a, chores);
                 return STATUS_OK;
         }
-        if (ask->slot < a->result->n_slots && slot_drop(a->result, ask->slot, a->rank))
+        slots_hear(&a->result->slots, &a->user);
+        if (slots_drop(&a->result->slots, ask->slot, a->user.rank))
                 return STATUS_OK;
         return error_set(err, STATUS_INVALID, FIELD_BUFFER,
-                "R%u does not hold slot %u of the result object \"%s\"", a->rank, ask->slot, a->result->name);
+                "R%u does not hold slot %u of the result object \"%s\"", a->user.rank, ask->slot,
+                a->result->name);
+}
+
+void results_set_words(struct results *rs, uint64_t session, const _Atomic uint64_t *words) {
+        const struct guest *g = guest_find(rs, session);
+        if (!g)
+                return;
+        list_for_each (it, &g->attachments)
+                attachment_find_word(list_entry(it, struct attachment, guest_link), words);
 }
 
 void results_end_membership(struct results *rs, uint64_t session, uint64_t membership, struct list *chores) {
@@ -463,6 +482,25 @@ void results_end_session(struct results *rs, uint64_t session, struct list *chor
 
 /* --- halves --- */
 
+/* Where `user` is attached and sees the object; NULL: nowhere. */
+static struct attachment *attachment_of(const struct result *r, const struct result_user *user) {
+        struct attachment *a = user->rank < r->world_size ? r->attached[user->rank] : NULL;
+        return a && a->session == user->session && a->membership == user->membership ? a : NULL;
+}
+
+bool result_is_attached(const struct result *r, const struct result_user *user) {
+        return attachment_of(r, user) != NULL;
+}
+
+struct slots *result_slots(struct result *r) {
+        return &r->slots;
+}
+
+struct slot_user *result_slot_user(struct result *r, const struct result_user *user) {
+        struct attachment *a = attachment_of(r, user);
+        return a && a->user.word ? &a->user : NULL;
+}
+
 static enum status refuse_outside(const struct result *r, const struct place *place, uint64_t count,
         uint64_t element_bytes, struct error *err) {
         return error_set(err, STATUS_INVALID, FIELD_SIZE,
@@ -475,9 +513,7 @@ static enum status refuse_outside(const struct result *r, const struct place *pl
 enum status result_use(struct results *rs, const struct result_user *user, struct place *place,
         uint64_t count, uint64_t element_bytes, struct error *err) {
         struct result *r = result_find(rs, place->result);
-        const struct attachment *a = r && user->rank < r->world_size ? r->attached[user->rank] : NULL;
-        if (!a || a->session != user->session || a->membership != user->membership ||
-                r->state != RESULT_READY)
+        if (!r || !result_is_attached(r, user) || r->state != RESULT_READY)
                 return refuse_unknown(place->result, err);
         if (place->offset_bytes % element_bytes != 0)
                 return error_set(err, STATUS_INVALID, FIELD_OFFSET,
