@@ -282,7 +282,7 @@ void conductor_forget_all_roads(struct conductor *c) {
 }
 
 void conductor_offer_road(struct conductor *c, struct group *g) {
-        struct road *road = c->roads ? road_find(c, g->id) : NULL;
+        struct road *road = c->roads && !c->has_packet ? road_find(c, g->id) : NULL;
         if (!road || road->is_open || road->running || road->is_slow || road->n_standings == 0 ||
                 c->is_draining || g->epoch != road->lane.epoch || !rendezvous_is_quiet(g))
                 return;
