@@ -491,10 +491,13 @@ START_TEST(who_has_detached_starts_nothing_into_it) {
         hands_open(&p);
         run(&p, 0);
         raw_expect(p.r[1], release(&p, 1, 0, true), STATUS_OK);
-        uint64_t sent[2] = { raw_lane_start(p.r[0], &p.l[0], &p.m[0], "a", 7),
-                raw_lane_start(p.r[1], &p.l[1], &p.m[1], "a", 7) };
-        for (uint32_t i = 0; i < 2; i++)
+        uint64_t sent[2];
+        for (uint32_t i = 0; i < 2; i++) {
+                sent[i] = raw_lane_start(p.r[i], &p.l[i], &p.m[i], "a", 7);
                 raw_lane_ring(p.r[i], sent[i]);
+                if (i == 0)
+                        raw_settle(p.r[i]);
+        }
         raw_expect(p.r[1], sent[1], STATUS_NOT_FOUND);
         raw_expect(p.r[0], sent[0], STATUS_PEER_REFUSED);
         make(&p, 1, 64);
@@ -502,6 +505,25 @@ START_TEST(who_has_detached_starts_nothing_into_it) {
         sent[1] = submit_to_keep(&p, 1, "b");
         for (uint32_t i = 0; i < 2; i++)
                 ck_assert_uint_eq(raw_expect(p.r[i], sent[i], STATUS_OK).done.slot, 1);
+        hands_close(&p);
+}
+END_TEST
+
+/* What was started before a packet ends before that is handled, and its group does not go back to the lane in
+ * between. */
+START_TEST(P3_what_ends_before_a_packet_leaves_the_lane_closed_for_it) {
+        struct hands p;
+        hands_open(&p);
+        run(&p, 0);
+        run(&p, 1);
+        usleep(20000); /* nobody watches any more, and nobody rings */
+        uint64_t sent[2];
+        for (uint32_t i = 0; i < 2; i++)
+                sent[i] = raw_lane_write(p.r[i], &p.l[i], &p.m[i], "a", 7);
+        uint64_t detached = release(&p, 1, 0, true);
+        for (uint32_t i = 0; i < 2; i++)
+                raw_expect(p.r[i], sent[i], STATUS_BUSY);
+        raw_expect(p.r[1], detached, STATUS_OK);
         hands_close(&p);
 }
 END_TEST
@@ -547,4 +569,5 @@ UNIT_MAIN("lane-results", 90, P14_what_is_held_stays_as_it_is_over_thousands_of_
         P18_more_objects_than_words_are_right_as_well, P20_what_is_kept_goes_with_its_object,
         a_bit_that_is_turned_gives_a_slot_back, A12_a_start_that_finds_no_slot_is_busy_and_the_lane_goes_on,
         P17_who_claims_more_gives_back_its_own_alone, P17_a_word_that_is_none_is_refused,
-        who_has_detached_starts_nothing_into_it, A12_who_holds_is_told_while_the_lane_is_open)
+        who_has_detached_starts_nothing_into_it, P3_what_ends_before_a_packet_leaves_the_lane_closed_for_it,
+        A12_who_holds_is_told_while_the_lane_is_open)
