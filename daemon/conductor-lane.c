@@ -293,6 +293,15 @@ void conductor_offer_road(struct conductor *c, struct group *g) {
 
 /* --- teaching --- */
 
+/* Of what was forgotten meanwhile nobody would take the standing away. */
+static bool are_kept(const struct meeting *m) {
+        rankset_for_each (rank, &m->have) {
+                if (m->halves[rank]->prepared->is_forgotten)
+                        return false;
+        }
+        return true;
+}
+
 static bool has_lanes(const struct conductor *c, const struct meeting *m) {
         rankset_for_each (rank, &m->have) {
                 const struct session *s = session_find(c->house.sessions, m->halves[rank]->session);
@@ -319,7 +328,7 @@ static bool may_run_on_lane(const struct conductor *c, const struct meeting *m, 
         return !c->is_draining && m->epoch == m->group->epoch && m->n_halves <= LANE_MAX_RANKS &&
                rankset_is_empty(&absent) && plan->n_chunks > 0 && plan->n_scratch == 0 &&
                plan->n_extents == 0 && plan->moved_bytes <= LANE_MAX_MOVED_BYTES && !o->check_numerics &&
-               !o->check_overflow && !o->check_inputs && has_lanes(c, m) && has_slot_users(m);
+               !o->check_overflow && !o->check_inputs && are_kept(m) && has_lanes(c, m) && has_slot_users(m);
 }
 
 static struct road *road_for(struct conductor *c, const struct meeting *m) {

@@ -509,6 +509,43 @@ START_TEST(who_has_detached_starts_nothing_into_it) {
 }
 END_TEST
 
+/* R1 detaches and attaches again while what it has started runs, with whatever words. */
+START_TEST(P17_who_comes_and_goes_under_a_run_harms_nobody) {
+        struct hands p;
+        struct reply reply;
+        hands_open(&p);
+        for (uint32_t step = 0; step < 400; step++) {
+                uint64_t sent[2], last;
+                for (uint32_t i = 0; i < 2; i++)
+                        sent[i] = step % 3 ? raw_lane_write(p.r[i], &p.l[i], &p.m[i], "a", 7)
+                                           : raw_start(p.r[i], &p.m[i], "a", 7);
+                for (uint32_t i = 0; i < 2 && step % 3; i++) {
+                        raw_lane_ring_bell(&p.l[i]);
+                        if (step % 3 == 2)
+                                raw_lane_ring(p.r[i], sent[i]);
+                }
+                release(&p, 1, 0, true);
+                make(&p, 1, step % 64 + 1);
+                last = submit_to_keep(&p, 1, "b");
+                raw_expect(p.r[0], raw_start(p.r[0], &p.m[0], "b", 7), STATUS_OK);
+                do
+                        ck_assert(raw_take(p.r[1], &reply));
+                while (reply.request != last || reply.more);
+                ck_assert_int_eq(reply.status, STATUS_OK);
+                p.l[0].slot->given_back[0] ^= 3; /* whatever it holds */
+                p.l[1].slot->given_back[step % 64] ^= step % 4;
+                for (uint32_t slot = 0; slot < 2; slot++)
+                        for (uint32_t i = 0; i < 2; i++)
+                                (void)raw_await(p.r[i], release(&p, i, slot, false));
+        }
+        struct raw *other = raw_open(host_socket(p.h));
+        struct raw_member m = raw_join(other, "other", 0, 1);
+        raw_expect(other, raw_barrier(other, &m, "b"), STATUS_OK);
+        raw_close(other);
+        hands_close(&p);
+}
+END_TEST
+
 /* What was started before a packet ends before that is handled, and its group does not go back to the lane in
  * between. */
 START_TEST(P3_what_ends_before_a_packet_leaves_the_lane_closed_for_it) {
@@ -569,5 +606,6 @@ UNIT_MAIN("lane-results", 90, P14_what_is_held_stays_as_it_is_over_thousands_of_
         P18_more_objects_than_words_are_right_as_well, P20_what_is_kept_goes_with_its_object,
         a_bit_that_is_turned_gives_a_slot_back, A12_a_start_that_finds_no_slot_is_busy_and_the_lane_goes_on,
         P17_who_claims_more_gives_back_its_own_alone, P17_a_word_that_is_none_is_refused,
-        who_has_detached_starts_nothing_into_it, P3_what_ends_before_a_packet_leaves_the_lane_closed_for_it,
+        who_has_detached_starts_nothing_into_it, P17_who_comes_and_goes_under_a_run_harms_nobody,
+        P3_what_ends_before_a_packet_leaves_the_lane_closed_for_it,
         A12_who_holds_is_told_while_the_lane_is_open)
