@@ -58,9 +58,11 @@ enum status result_say_busy(
                 const struct slot *s = &r->slots.all[i];
                 text_add(&t, "%s", i ? ", " : "");
                 say_slot(s, i, now_ns, &t);
+                if (s->is_running)
+                        continue;
                 rankset_for_each (rank, &s->holders)
                         rankset_add(&holders, (unsigned int)rank);
-                if (!s->is_running && slot_age_ns(s, now_ns) > err->age_ns)
+                if (slot_age_ns(s, now_ns) > err->age_ns)
                         err->age_ns = slot_age_ns(s, now_ns);
         }
         *ret_holders = holders;
@@ -72,7 +74,7 @@ static struct row_holder holder_of(const struct result *r, uint32_t rank, uint64
         struct row_holder h = { .rank = rank };
         for (uint32_t i = 0; i < r->slots.n; i++) {
                 const struct slot *s = &r->slots.all[i];
-                if (!rankset_has(&s->holders, rank))
+                if (s->is_running || !rankset_has(&s->holders, rank))
                         continue;
                 h.n_slots++;
                 if (slot_age_ns(s, now_ns) > h.oldest_age_ns)
