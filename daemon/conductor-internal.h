@@ -2,7 +2,8 @@
  * packet), conductor-submit.c (halves), conductor-results.c (result objects), conductor-signals.c (signal
  * pages), conductor-devices.c (GPUs), conductor-collective.c (from sealed to told), conductor-queries.c
  * (answers), conductor-rows.c (what is in them), conductor-control.c (what people do), conductor-prepared.c
- * (halves that are kept), conductor-lane.c (what runs without a packet). */
+ * (halves that are kept), conductor-lane.c (what runs without a packet), conductor-lane-session.c (for whom).
+ */
 #pragma once
 
 #include "base/arena.h"

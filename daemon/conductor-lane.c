@@ -8,11 +8,7 @@
 #include "conductor-lane.h"
 #include "conductor-log.h"
 
-#include <errno.h>
 #include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-#include "base/fd.h"
 #include "base/table.h"
 
 /* Read and written by one collective: beyond it a second worker would help. */
@@ -46,16 +42,6 @@ struct road {
         bool is_slow; /* memory stood still under a run: workers do what comes, who are several (P21) */
         bool is_open, is_doomed; /* doomed: its group has changed; it goes when nothing runs */
         struct charge charge;
-};
-
-/* What a session's client has started there last. */
-struct lane_answer {
-        uint64_t ran;       /* the request of the last that has run, answered by `done`; 0: it was told */
-        uint64_t passed;    /* that went to rendezvous */
-        uint64_t wanted;    /* that is to be told by a packet, when it has run */
-        uint32_t n_running; /* of its roads, also of those that were forgotten: closed, and still running */
-        struct msg_done done;
-        struct charge descriptors, memory;
 };
 
 static struct road *road_of(const struct lane_road *lane) {
@@ -495,104 +481,4 @@ bool conductor_pull_lane(struct conductor *c, uint32_t n) {
                 is_any = true;
         }
         return is_any;
-}
-
-/* --- sessions --- */
-
-static enum status refuse_lane(struct conductor *c, int r) {
-        enum status status = r == -EMFILE || r == -ENFILE ? STATUS_LIMIT : STATUS_NO_MEMORY;
-        return error_set(&c->error, status, FIELD_UNSPECIFIED, "its lane cannot be made: %s", strerror(-r));
-}
-
-/* Two descriptors here, and those on their way. */
-static enum status charge_lane(struct conductor *c, const struct session *s, struct lane_answer *a) {
-        enum status status =
-                quota_charge(c->house.quotas, &a->descriptors, s->uid, QUOTA_DESCRIPTORS, 2, &c->error);
-        if (status == STATUS_OK)
-                status = quota_charge(c->house.quotas, &a->memory, s->uid, QUOTA_MEMORY_BYTES,
-                        LANE_PAGE_BYTES + sizeof(*a), &c->error);
-        return status;
-}
-
-static void answer_free(struct lane_answer *a) {
-        charge_release(&a->descriptors);
-        charge_release(&a->memory);
-        free(a);
-}
-
-static enum status make_lane(struct conductor *c, struct session *s, int *ret_slot, int *ret_bell) {
-        struct lane_answer *a = calloc(1, sizeof(*a));
-        if (!a)
-                return refuse_lane(c, -ENOMEM);
-        enum status status = charge_lane(c, s, a);
-        if (status == STATUS_OK) {
-                int r = lane_new(c->house.lanes, s->id, session_page(s), &s->lane, ret_slot, ret_bell);
-                if (r < 0)
-                        status = refuse_lane(c, r);
-                else
-                        results_set_words(c->house.results, s->id, lane_words(s->lane));
-        }
-        if (status != STATUS_OK)
-                answer_free(a);
-        else
-                s->on_lane = a;
-        return status;
-}
-
-void conductor_open_lane(struct conductor *c, struct session *s, const struct request *r) {
-        CLEANUP_FD int slot = -1;
-        CLEANUP_FD int bell = -1;
-        enum status status;
-        error_init(&c->error, STATUS_OK);
-        if (!c->house.lanes)
-                status = error_set(
-                        &c->error, STATUS_UNSUPPORTED, FIELD_UNSPECIFIED, "this tuttid has no lane");
-        else if (s->lane)
-                status = error_set(&c->error, STATUS_BUSY, FIELD_UNSPECIFIED, "this connection has its lane");
-        else
-                status = make_lane(c, s, &slot, &bell);
-        if (status != STATUS_OK) {
-                conductor_reply_status(c, s, r->request, status, &c->error);
-                return;
-        }
-        struct reply reply = { .request = r->request,
-                .status = STATUS_OK,
-                .more = true,
-                .type = REPLY_LANE,
-                .lane = { .n_descriptors = 1, .n_slots = 1 } };
-        conductor_reply_fd(c, s, &reply, slot);
-        reply.more = false;
-        conductor_reply_fd(c, s, &reply, bell);
-}
-
-void conductor_handle_ring(struct conductor *c, struct session *s, const struct request *r) {
-        struct lane_answer *a = s->on_lane;
-        if (a && a->passed == r->request) /* it is answered as all Starts are */
-                return;
-        if (a && a->ran == r->request) {
-                a->ran = 0;
-                const struct reply reply = {
-                        .request = r->request, .status = STATUS_OK, .type = REPLY_DONE, .done = a->done
-                };
-                conductor_reply(c, s, &reply);
-                return;
-        }
-        if (a && a->n_running > 0) {
-                a->wanted = r->request;
-                return;
-        }
-        error_init(&c->error, STATUS_OK);
-        enum status status = error_set(&c->error, STATUS_INVALID, FIELD_UNSPECIFIED,
-                "no request %llu was started in the lane of this connection", (unsigned long long)r->request);
-        conductor_reply_status(c, s, r->request, status, &c->error);
-}
-
-void conductor_end_lane(struct conductor *c, struct session *s) {
-        if (!s->lane)
-                return;
-        if (!lane_free(c->house.lanes, s->lane))
-                (void)session_take_page(s); /* it goes with the lane, when that has run */
-        answer_free(s->on_lane);
-        s->lane = NULL;
-        s->on_lane = NULL;
 }

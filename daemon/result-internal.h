@@ -1,5 +1,5 @@
 /* What the files of the room share: result.c (objects and who is attached), result-ask.c (what is asked for),
- * result-slots.c (who holds what). */
+ * result-use.c (halves that name them), result-slots.c (who holds what). */
 #pragma once
 
 #include "base/table.h"
@@ -44,6 +44,13 @@ enum status result_take_ask(const struct result_ask *ask, struct result *ret, st
 /* MISMATCH when the object that is there is of another kind than what `rank` asks for. */
 enum status result_check_alike(
         const struct result *r, const struct result *asked, uint32_t rank, struct error *err) MUST_USE;
+
+/* NULL: there is none. */
+struct result *result_find(const struct results *rs, uint64_t id);
+/* NOT_FOUND: the membership is attached to no such object. */
+enum status result_refuse_unknown(uint64_t id, struct error *err);
+/* When the last reason for it has gone. */
+void result_go_if_done(struct results *rs, struct result *r, struct list *chores);
 
 /* What the members have given back in their words. */
 void result_hear(struct result *r);

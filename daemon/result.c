@@ -131,7 +131,7 @@ static void result_hide(struct results *rs, struct result *r) {
         HASH_DEL(rs->by_id, r);
 }
 
-static void result_go_if_done(struct results *rs, struct result *r, struct list *chores) {
+void result_go_if_done(struct results *rs, struct result *r, struct list *chores) {
         if (r->n_attached > 0 || r->n_uses > 0 || r->state == RESULT_MAKING)
                 return;
         result_hide(rs, r);
@@ -410,7 +410,7 @@ bool results_take_answer(struct results *rs, struct list *chores, struct result_
 
 /* --- the end of an attachment --- */
 
-static struct result *result_find(const struct results *rs, uint64_t id) {
+struct result *result_find(const struct results *rs, uint64_t id) {
         struct result *r;
         HASH_FIND(hh, rs->by_id, &id, sizeof(id), r);
         return r;
@@ -430,7 +430,7 @@ static struct attachment *attachment_find(
         return NULL;
 }
 
-static enum status refuse_unknown(uint64_t id, struct error *err) {
+enum status result_refuse_unknown(uint64_t id, struct error *err) {
         return error_set(err, STATUS_NOT_FOUND, FIELD_BUFFER,
                 "this membership is attached to no result object %llu", (unsigned long long)id);
 }
@@ -439,7 +439,7 @@ enum status result_release(struct results *rs, uint64_t session, const struct ms
         struct list *chores, struct error *err) {
         struct attachment *a = attachment_find(rs, session, ask->membership, ask->result);
         if (!a)
-                return refuse_unknown(ask->result, err);
+                return result_refuse_unknown(ask->result, err);
         if (ask->detach) {
                 attachment_end(rs, a, chores);
                 return STATUS_OK;
@@ -478,64 +478,6 @@ void results_end_session(struct results *rs, uint64_t session, struct list *chor
         const struct guest *g;
         while ((g = guest_find(rs, session)))
                 attachment_end(rs, list_entry(g->attachments.next, struct attachment, guest_link), chores);
-}
-
-/* --- halves --- */
-
-/* Where `user` is attached and sees the object; NULL: nowhere. */
-static struct attachment *attachment_of(const struct result *r, const struct result_user *user) {
-        struct attachment *a = user->rank < r->world_size ? r->attached[user->rank] : NULL;
-        return a && a->session == user->session && a->membership == user->membership ? a : NULL;
-}
-
-bool result_is_attached(const struct result *r, const struct result_user *user) {
-        return attachment_of(r, user) != NULL;
-}
-
-struct slots *result_slots(struct result *r) {
-        return &r->slots;
-}
-
-struct slot_user *result_slot_user(struct result *r, const struct result_user *user) {
-        struct attachment *a = attachment_of(r, user);
-        return a && a->user.word ? &a->user : NULL;
-}
-
-static enum status refuse_outside(const struct result *r, const struct place *place, uint64_t count,
-        uint64_t element_bytes, struct error *err) {
-        return error_set(err, STATUS_INVALID, FIELD_SIZE,
-                "%llu elements of %llu bytes from offset %llu on do not fit into a slot of the result object "
-                "\"%s\", of %llu bytes",
-                (unsigned long long)count, (unsigned long long)element_bytes,
-                (unsigned long long)place->offset_bytes, r->name, (unsigned long long)r->slot_bytes);
-}
-
-enum status result_use(struct results *rs, const struct result_user *user, struct place *place,
-        uint64_t count, uint64_t element_bytes, struct error *err) {
-        struct result *r = result_find(rs, place->result);
-        if (!r || !result_is_attached(r, user) || r->state != RESULT_READY)
-                return refuse_unknown(place->result, err);
-        if (place->offset_bytes % element_bytes != 0)
-                return error_set(err, STATUS_INVALID, FIELD_OFFSET,
-                        "offset %llu is not a multiple of the element's %llu bytes",
-                        (unsigned long long)place->offset_bytes, (unsigned long long)element_bytes);
-        if (!span_make(place->offset_bytes, count, element_bytes, r->slot_bytes, &place->span))
-                return refuse_outside(r, place, count, element_bytes, err);
-        place->object = r;
-        place->memory = r->chore.memory;
-        place->file = UINT64_MAX - r->id; /* like no client's file: theirs are inodes */
-        r->n_uses++;
-        return STATUS_OK;
-}
-
-void result_end_use(struct results *rs, struct place *place, struct list *chores) {
-        struct result *r = place->object;
-        if (!r)
-                return;
-        place->object = NULL;
-        place->memory = NULL;
-        r->n_uses--;
-        result_go_if_done(rs, r, chores);
 }
 
 /* --- looking --- */

@@ -47,7 +47,7 @@ void object_give_back(struct tutti_object *o, uint32_t slot) {
 /* One that no other object of the connection has; of more than 64 the last have none. */
 static uint32_t take_word(struct tutti *t) {
         pthread_mutex_lock(&t->lock);
-        uint32_t word = (uint32_t)__builtin_ffsll((long long)~t->object_words);
+        uint32_t word = t->object_words == UINT64_MAX ? 0 : (uint32_t)__builtin_ctzll(~t->object_words) + 1;
         if (word)
                 t->object_words |= UINT64_C(1) << (word - 1);
         pthread_mutex_unlock(&t->lock);
