@@ -19,7 +19,8 @@ static void step_by_step(struct replica *me) {
         struct floats f, own;
         struct tutti_group *g = join_train(me, TUTTI_FAIL);
         struct tutti_object *o = object_make(g, "sums", N), *three = NULL;
-        const float ranks = (float)(me->n * (me->n - 1) / 2);
+        const uint32_t sum = me->n * (me->n - 1) / 2;
+        const float ranks = (float)sum;
         uint32_t last = UINT32_MAX, held = UINT32_MAX;
         float last_value = 0, held_value = 0;
         expect_status(
