@@ -389,13 +389,22 @@ static void task_begin(struct task *t, const struct meeting *m) {
         t->priority = highest_priority(m);
 }
 
+/* Its plan is there; where its slot is not, nothing has been touched. */
+static void conductor_run_again(struct conductor *c, struct meeting *m) {
+        uint64_t slot_offset_bytes;
+        enum status status = conductor_take_slot(c, m, &slot_offset_bytes);
+        if (status == STATUS_OK) {
+                conductor_replay(c, m, slot_offset_bytes);
+                task_begin(m->task, m);
+        }
+        conductor_execute(c, m, status);
+}
+
 /* SEALED: made into a plan, and given to the engine unless there is nothing to do. */
 void conductor_run(struct conductor *c, struct meeting *m) {
         error_init(&c->error, STATUS_OK);
-        m->task = conductor_replay(c, m);
-        if (m->task) {
-                task_begin(m->task, m);
-                conductor_execute(c, m, STATUS_OK);
+        if (conductor_find_plan(c, m)) {
+                conductor_run_again(c, m);
                 return;
         }
         struct problem problem = describe_problem(c, m, c->ranks, c->entries, c->weights, &c->homes);
@@ -410,7 +419,9 @@ void conductor_run(struct conductor *c, struct meeting *m) {
         enum status status = quota_charge(c->house.quotas, &t->memory, t->uid, QUOTA_MEMORY_BYTES,
                 planner_bytes(&problem, n_bytes), &c->error);
         if (status == STATUS_OK)
-                status = conductor_take_slot(c, m, &problem);
+                status = conductor_go_to_object(c, m, &problem);
+        if (status == STATUS_OK)
+                status = conductor_take_slot(c, m, &problem.slot_offset_bytes);
         if (status == STATUS_OK && planner_work(&problem, n_bytes) > PLAN_WORK) {
                 status = conductor_plan_elsewhere(c, m, &problem);
                 if (status == STATUS_OK)

@@ -2,7 +2,8 @@
  * packet), conductor-submit.c (halves), conductor-results.c (result objects), conductor-signals.c (signal
  * pages), conductor-devices.c (GPUs), conductor-collective.c (from sealed to told), conductor-queries.c
  * (answers), conductor-rows.c (what is in them), conductor-control.c (what people do), conductor-prepared.c
- * (halves that are kept), conductor-lane.c (what runs without a packet). */
+ * (halves that are kept), conductor-lane.c (what runs without a packet), conductor-lane-session.c (for whom).
+ */
 #pragma once
 
 #include "base/arena.h"
@@ -88,6 +89,7 @@ struct conductor {
         uint64_t last_prepared, n_started, n_replayed;
         struct road *roads;       /* by group */
         uint64_t n_on_lane;       /* collectives that were run there */
+        bool has_packet;          /* it is settled what came before one: no road is opened */
         struct lane_run lane_run; /* at hand */
         uint32_t n_running;       /* planned or run elsewhere */
         struct arena request_arena, scratch;
@@ -158,8 +160,15 @@ void conductor_answer_results(struct conductor *c);
 /* An output of an entry names a result object: keeps it for this half, of which it must be the only one. */
 enum status conductor_use_result(struct conductor *c, struct half *half, const struct entry *e,
         struct place *output, const struct half_view *v);
-/* The slot that a sealed collective is written to; BUSY when none is free. */
-enum status conductor_take_slot(struct conductor *c, struct meeting *m, struct problem *problem);
+/* Where a sealed collective is made, if it goes to an object; UNSUPPORTED where that cannot be. */
+enum status conductor_go_to_object(struct conductor *c, const struct meeting *m, struct problem *problem);
+/* The slot that it is written to, and where that begins; BUSY when none is free. */
+enum status conductor_take_slot(struct conductor *c, struct meeting *m, uint64_t *ret_offset_bytes);
+/* Whether a half that comes again may go there: in host memory, by a member that is attached. True where it
+ * goes to none. */
+bool conductor_may_go_to_object(const struct half *half);
+/* Of a half that goes to an object; NULL: its member gives slots back by packets. */
+struct slot_user *conductor_slot_user(const struct half *half);
 /* The collective has ended: with OK its contributors hold the slot. */
 void conductor_end_slot(struct conductor *c, struct meeting *m);
 
@@ -187,8 +196,14 @@ uint32_t conductor_n_prepared(const struct conductor *c);
 struct half *conductor_new_start(
         struct conductor *c, const struct session *s, const struct request *r, bool *ret_is_known);
 enum status conductor_check_start(struct conductor *c, const struct half *half);
-/* The task of an earlier collective of the very same kept halves, with its plan; NULL: there is none. */
-struct task *conductor_replay(struct conductor *c, const struct meeting *m);
+/* Forgets what goes to this object, or to any (0), by this membership. */
+void conductor_unprepare_results(
+        struct conductor *c, struct session *s, uint64_t membership, uint64_t result);
+/* The task of an earlier collective of the very same kept halves, with its plan, for conductor_replay; NULL:
+ * there is none. */
+struct task *conductor_find_plan(const struct conductor *c, const struct meeting *m);
+/* It runs again, into this slot. */
+void conductor_replay(struct conductor *c, struct meeting *m, uint64_t slot_offset_bytes);
 /* ENDED and told: keeps its task for the next one, if it may be kept; m->task is NULL then. */
 void conductor_put_plan(struct conductor *c, struct meeting *m);
 
@@ -211,6 +226,9 @@ void conductor_forget_all_roads(struct conductor *c);
 void conductor_offer_road(struct conductor *c, struct group *g);
 /* Takes up to n of what has run; LANE_MAX_RUNS: all that had. Whether there was anything. */
 bool conductor_pull_lane(struct conductor *c, uint32_t n);
+/* Between these two who holds which slots may be looked at, also of groups that are on the lane. */
+void conductor_pause_lanes(struct conductor *c);
+void conductor_lanes_go_on(struct conductor *c);
 /* Halves that were started there and handed on, since the start. */
 uint64_t conductor_n_passed(const struct conductor *c);
 /* Behind conductor_forget_roads: the session goes. */

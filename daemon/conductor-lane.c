@@ -8,11 +8,7 @@
 #include "conductor-lane.h"
 #include "conductor-log.h"
 
-#include <errno.h>
 #include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-#include "base/fd.h"
 #include "base/table.h"
 
 /* Read and written by one collective: beyond it a second worker would help. */
@@ -32,6 +28,7 @@ struct standing {
         bool is_doomed; /* the lane still runs it; then it goes */
         struct charge charge;
         uint64_t numbers[LANE_MAX_RANKS];
+        struct slot_user *users[LANE_MAX_RANKS];
         struct standing_part parts[LANE_MAX_RANKS]; /* [lane.n_places of its road] */
 };
 
@@ -47,22 +44,22 @@ struct road {
         struct charge charge;
 };
 
-/* What a session's client has started there last. */
-struct lane_answer {
-        uint64_t ran;       /* the request of the last that has run, answered by `done`; 0: it was told */
-        uint64_t passed;    /* that went to rendezvous */
-        uint64_t wanted;    /* that is to be told by a packet, when it has run */
-        uint32_t n_running; /* of its roads, also of those that were forgotten: closed, and still running */
-        struct msg_done done;
-        struct charge descriptors, memory;
-};
-
 static struct road *road_of(const struct lane_road *lane) {
         return list_entry(lane, struct road, lane);
 }
 
 static struct standing *standing_of(const struct lane_set *set) {
         return list_entry(set, struct standing, set);
+}
+
+void conductor_pause_lanes(struct conductor *c) {
+        if (c->house.lanes)
+                lanes_pause(c->house.lanes);
+}
+
+void conductor_lanes_go_on(struct conductor *c) {
+        if (c->house.lanes)
+                lanes_go_on(c->house.lanes);
 }
 
 uint64_t conductor_n_passed(const struct conductor *c) {
@@ -271,7 +268,7 @@ void conductor_forget_all_roads(struct conductor *c) {
 }
 
 void conductor_offer_road(struct conductor *c, struct group *g) {
-        struct road *road = c->roads ? road_find(c, g->id) : NULL;
+        struct road *road = c->roads && !c->has_packet ? road_find(c, g->id) : NULL;
         if (!road || road->is_open || road->running || road->is_slow || road->n_standings == 0 ||
                 c->is_draining || g->epoch != road->lane.epoch || !rendezvous_is_quiet(g))
                 return;
@@ -282,10 +279,28 @@ void conductor_offer_road(struct conductor *c, struct group *g) {
 
 /* --- teaching --- */
 
+/* Of what was forgotten meanwhile nobody would take the standing away. */
+static bool are_kept(const struct meeting *m) {
+        rankset_for_each (rank, &m->have) {
+                if (m->halves[rank]->prepared->is_forgotten)
+                        return false;
+        }
+        return true;
+}
+
 static bool has_lanes(const struct conductor *c, const struct meeting *m) {
         rankset_for_each (rank, &m->have) {
                 const struct session *s = session_find(c->house.sessions, m->halves[rank]->session);
                 if (!s || !s->lane)
+                        return false;
+        }
+        return true;
+}
+
+/* All of them give its slots back without a packet, or none is there. */
+static bool has_slot_users(const struct meeting *m) {
+        rankset_for_each (rank, &m->have) {
+                if (m->halves[rank]->object && !conductor_slot_user(m->halves[rank]))
                         return false;
         }
         return true;
@@ -299,7 +314,7 @@ static bool may_run_on_lane(const struct conductor *c, const struct meeting *m, 
         return !c->is_draining && m->epoch == m->group->epoch && m->n_halves <= LANE_MAX_RANKS &&
                rankset_is_empty(&absent) && plan->n_scratch == 0 && plan->n_extents == 0 &&
                plan->moved_bytes <= LANE_MAX_MOVED_BYTES && !o->check_numerics && !o->check_overflow &&
-               !o->check_inputs && has_lanes(c, m);
+               !o->check_inputs && are_kept(m) && has_lanes(c, m) && has_slot_users(m);
 }
 
 static struct road *road_for(struct conductor *c, const struct meeting *m) {
@@ -320,12 +335,17 @@ void conductor_teach_lane(struct conductor *c, struct prepared *first, struct me
         rankset_for_each (rank, &m->have) {
                 struct prepared *p = m->halves[rank]->prepared;
                 s->numbers[i] = p->key.number;
+                if (p->half->object) {
+                        s->set.slots = result_slots(p->half->object);
+                        s->users[i] = conductor_slot_user(p->half);
+                }
                 s->parts[i].standing = s;
                 list_append(&p->standings, &s->parts[i].link);
                 i++;
         }
         s->set.plan = &first->task->plan;
         s->set.numbers = s->numbers;
+        s->set.users = s->users;
         s->first = first;
         s->task = first->task;
         first->standing = s;
@@ -344,6 +364,8 @@ static void fill_meeting(struct meeting *m, const struct lane_run *run) {
         m->done_ns = run->done_ns;
         m->first_ns = run->sealed_ns;
         m->last_rank = road->places[run->last_place].rank;
+        m->has_slot = run->set->slots != NULL;
+        m->slot = run->slot;
         for (uint32_t i = 0; i < road->n_places; i++) {
                 struct half *half = m->halves[road->places[i].rank];
                 half->request = run->requests[i];
@@ -436,6 +458,7 @@ static void conductor_ran(struct conductor *c, const struct lane_run *run) {
                 return;
         }
         road->running = NULL;
+        lane_end_slot(run);
         c->n_running--;
         note_running(c, road, -1);
         if (s->is_doomed)
@@ -458,102 +481,4 @@ bool conductor_pull_lane(struct conductor *c, uint32_t n) {
                 is_any = true;
         }
         return is_any;
-}
-
-/* --- sessions --- */
-
-static enum status refuse_lane(struct conductor *c, int r) {
-        enum status status = r == -EMFILE || r == -ENFILE ? STATUS_LIMIT : STATUS_NO_MEMORY;
-        return error_set(&c->error, status, FIELD_UNSPECIFIED, "its lane cannot be made: %s", strerror(-r));
-}
-
-/* Two descriptors here, and those on their way. */
-static enum status charge_lane(struct conductor *c, const struct session *s, struct lane_answer *a) {
-        enum status status =
-                quota_charge(c->house.quotas, &a->descriptors, s->uid, QUOTA_DESCRIPTORS, 2, &c->error);
-        if (status == STATUS_OK)
-                status = quota_charge(c->house.quotas, &a->memory, s->uid, QUOTA_MEMORY_BYTES,
-                        LANE_PAGE_BYTES + sizeof(*a), &c->error);
-        return status;
-}
-
-static void answer_free(struct lane_answer *a) {
-        charge_release(&a->descriptors);
-        charge_release(&a->memory);
-        free(a);
-}
-
-static enum status make_lane(struct conductor *c, struct session *s, int *ret_slot, int *ret_bell) {
-        struct lane_answer *a = calloc(1, sizeof(*a));
-        if (!a)
-                return refuse_lane(c, -ENOMEM);
-        enum status status = charge_lane(c, s, a);
-        if (status == STATUS_OK) {
-                int r = lane_new(c->house.lanes, s->id, session_page(s), &s->lane, ret_slot, ret_bell);
-                if (r < 0)
-                        status = refuse_lane(c, r);
-        }
-        if (status != STATUS_OK)
-                answer_free(a);
-        else
-                s->on_lane = a;
-        return status;
-}
-
-void conductor_open_lane(struct conductor *c, struct session *s, const struct request *r) {
-        CLEANUP_FD int slot = -1;
-        CLEANUP_FD int bell = -1;
-        enum status status;
-        error_init(&c->error, STATUS_OK);
-        if (!c->house.lanes)
-                status = error_set(
-                        &c->error, STATUS_UNSUPPORTED, FIELD_UNSPECIFIED, "this tuttid has no lane");
-        else if (s->lane)
-                status = error_set(&c->error, STATUS_BUSY, FIELD_UNSPECIFIED, "this connection has its lane");
-        else
-                status = make_lane(c, s, &slot, &bell);
-        if (status != STATUS_OK) {
-                conductor_reply_status(c, s, r->request, status, &c->error);
-                return;
-        }
-        struct reply reply = { .request = r->request,
-                .status = STATUS_OK,
-                .more = true,
-                .type = REPLY_LANE,
-                .lane = { .n_descriptors = 1, .n_slots = 1 } };
-        conductor_reply_fd(c, s, &reply, slot);
-        reply.more = false;
-        conductor_reply_fd(c, s, &reply, bell);
-}
-
-void conductor_handle_ring(struct conductor *c, struct session *s, const struct request *r) {
-        struct lane_answer *a = s->on_lane;
-        if (a && a->passed == r->request) /* it is answered as all Starts are */
-                return;
-        if (a && a->ran == r->request) {
-                a->ran = 0;
-                const struct reply reply = {
-                        .request = r->request, .status = STATUS_OK, .type = REPLY_DONE, .done = a->done
-                };
-                conductor_reply(c, s, &reply);
-                return;
-        }
-        if (a && a->n_running > 0) {
-                a->wanted = r->request;
-                return;
-        }
-        error_init(&c->error, STATUS_OK);
-        enum status status = error_set(&c->error, STATUS_INVALID, FIELD_UNSPECIFIED,
-                "no request %llu was started in the lane of this connection", (unsigned long long)r->request);
-        conductor_reply_status(c, s, r->request, status, &c->error);
-}
-
-void conductor_end_lane(struct conductor *c, struct session *s) {
-        if (!s->lane)
-                return;
-        if (!lane_free(c->house.lanes, s->lane))
-                (void)session_take_page(s); /* it goes with the lane, when that has run */
-        answer_free(s->on_lane);
-        s->lane = NULL;
-        s->on_lane = NULL;
 }

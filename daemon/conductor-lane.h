@@ -1,5 +1,5 @@
-/* What conductor-prepared.c (halves that are kept) and conductor-lane.c (collectives of them that are run on
- * the lane) share. */
+/* What conductor-prepared.c (halves that are kept), conductor-lane.c (collectives of them that are run on the
+ * lane) and conductor-lane-session.c (who has one) share. */
 #pragma once
 
 #include "conductor-internal.h"
@@ -24,6 +24,16 @@ struct prepared {
         uint64_t parts[MAX_REPLAYED];
         struct standing *standing; /* that may be run on the lane by this plan; NULL: none */
         struct list standings;     /* struct standing_part.link: all that it is a part of */
+};
+
+/* What a session's client has started there last. */
+struct lane_answer {
+        uint64_t ran;       /* the request of the last that has run, answered by `done`; 0: it was told */
+        uint64_t passed;    /* that went to rendezvous */
+        uint64_t wanted;    /* that is to be told by a packet, when it has run */
+        uint32_t n_running; /* of its roads, also of those that were forgotten: closed, and still running */
+        struct msg_done done;
+        struct charge descriptors, memory;
 };
 
 /* Whether the lane runs its task, left behind when the road was closed. */

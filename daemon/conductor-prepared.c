@@ -41,13 +41,13 @@ static bool is_plain(const struct half *half) {
         return true;
 }
 
-/* Its values lie in buffers of host memory, where they will lie again. */
+/* Its values lie in host memory, in buffers where they will lie again or in whatever slot is next. */
 static bool may_keep(const struct conductor *c, const struct session *s, const struct half *half) {
         const uint32_t n_entries = half->signature.n_entries;
-        return half->prepare != 0 && !half->prepared && !half->object && half->device == 0 &&
-               !half->signature.options.check_inputs && n_entries <= MAX_PREPARED_ENTRIES &&
-               half->n_checked == n_entries && is_plain(half) && list_length(&s->prepared) < MAX_PREPARED &&
-               !prepared_find(c, s->id, half->prepare);
+        return half->prepare != 0 && !half->prepared && half->device == 0 &&
+               conductor_may_go_to_object(half) && !half->signature.options.check_inputs &&
+               n_entries <= MAX_PREPARED_ENTRIES && half->n_checked == n_entries && is_plain(half) &&
+               list_length(&s->prepared) < MAX_PREPARED && !prepared_find(c, s->id, half->prepare);
 }
 
 static struct prepared *prepared_new(struct conductor *c, const struct half *half) {
@@ -114,6 +114,16 @@ enum status conductor_unprepare(struct conductor *c, struct session *s, uint64_t
         return STATUS_OK;
 }
 
+void conductor_unprepare_results(
+        struct conductor *c, struct session *s, uint64_t membership, uint64_t result) {
+        list_for_each_safe (it, tmp, &s->prepared) {
+                struct prepared *p = list_entry(it, struct prepared, link);
+                if (p->half->membership == membership && p->half->object &&
+                        (result == 0 || result_id(p->half->object) == result))
+                        prepared_forget(c, p);
+        }
+}
+
 void conductor_unprepare_all(struct conductor *c, struct session *s) {
         list_for_each_safe (it, tmp, &s->prepared)
                 prepared_forget(c, list_entry(it, struct prepared, link));
@@ -157,6 +167,7 @@ static void start_from(struct half *half, struct prepared *p) {
         half->signature = kept->signature;
         half->entries = kept->entries;
         half->device = kept->device;
+        half->object = kept->object; /* kept by its entries */
         half->has_host_values = kept->has_host_values;
         half->is_spread = kept->is_spread;
         half->n_seen = kept->n_seen;
@@ -240,15 +251,22 @@ static bool is_in_use(const struct prepared *first) {
         return first->is_out || (first->standing && standing_is_running(first->standing));
 }
 
-struct task *conductor_replay(struct conductor *c, const struct meeting *m) {
-        struct prepared *first = first_of(m);
+struct task *conductor_find_plan(const struct conductor *c, const struct meeting *m) {
+        const struct prepared *first = first_of(m);
         struct plan_rules rules = conductor_rules(c);
         if (!first || !first->task || is_in_use(first) || !is_for(first, m) ||
                 !rules_are_equal(&first->rules, &rules))
                 return NULL;
+        return first->task;
+}
+
+void conductor_replay(struct conductor *c, struct meeting *m, uint64_t slot_offset_bytes) {
+        struct prepared *first = first_of(m);
+        CHECK(first && first->task);
         first->is_out = true;
         c->n_replayed++;
-        return first->task;
+        m->task = first->task;
+        plan_move_slot(&first->task->plan, slot_offset_bytes);
 }
 
 static bool may_keep_plan(const struct meeting *m, const struct task *t) {

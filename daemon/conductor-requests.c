@@ -202,6 +202,7 @@ static void conductor_dispatch(
         case REQUEST_CONTROL: status = conductor_control(c, s, &r->control); break;
         case REQUEST_RELEASE_RESULT: status = conductor_release_result(c, s, &r->release_result); break;
         case REQUEST_LEAVE:
+                conductor_unprepare_results(c, s, r->membership, 0);
                 results_end_membership(c->house.results, s->id, r->membership, &c->chores);
                 status = rendezvous_leave(rv, s->id, r->membership, c->now_ns, &c->outcome, err);
                 break;
@@ -266,7 +267,9 @@ static void conductor_handle(
                 return;
         }
         conductor_prepare_roads(c, s, r->type);
+        c->has_packet = true;        /* for which roads have been closed */
         conductor_settle_outcome(c); /* what was started before it was there before it */
+        c->has_packet = false;
         conductor_dispatch(c, s, r, packet);
 }
 

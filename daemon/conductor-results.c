@@ -47,6 +47,7 @@ static enum status conductor_attach(
                 .world_size = m->group->world_size,
                 .n_devices = engine_n_devices(c->house.engine),
                 .gpu = gpu,
+                .words = s->lane ? lane_words(s->lane) : NULL,
                 .make = &r->make_result };
         return result_attach(c->house.results, &ask, &c->chores, err);
 }
@@ -83,10 +84,26 @@ void conductor_answer_results(struct conductor *c) {
 enum status conductor_release_result(
         struct conductor *c, struct session *s, const struct msg_release_result *ask) {
         error_init(&c->error, STATUS_OK);
+        if (ask->detach)
+                conductor_unprepare_results(c, s, ask->membership, ask->result);
         return result_release(c->house.results, s->id, ask, &c->chores, &c->error);
 }
 
 /* --- halves --- */
+
+static struct result_user user_of(const struct half *half, uint32_t rank) {
+        return (struct result_user){ .session = half->session, .membership = half->membership, .rank = rank };
+}
+
+bool conductor_may_go_to_object(const struct half *half) {
+        const struct result_user user = user_of(half, half->rank);
+        return !half->object || (result_device(half->object) == 0 && result_is_attached(half->object, &user));
+}
+
+struct slot_user *conductor_slot_user(const struct half *half) {
+        const struct result_user user = user_of(half, half->rank);
+        return result_slot_user(half->object, &user);
+}
 
 /* Named by the half, so it must exist, and the object must live there. */
 static enum status conductor_check_device(
@@ -104,10 +121,6 @@ static enum status conductor_check_device(
         return error_set(&c->error, STATUS_INVALID, FIELD_DESTINATIONS,
                 "the destination is %s, and the result object lives on %s; make it there", wanted,
                 device_name(result_device(object), there));
-}
-
-static struct result_user user_of(const struct half *half, uint32_t rank) {
-        return (struct result_user){ .session = half->session, .membership = half->membership, .rank = rank };
 }
 
 /* Elements of the slot that an output takes; UINT64_MAX: more than can be counted. */
@@ -150,9 +163,8 @@ static struct result *object_of(const struct meeting *m) {
         return m->halves[rankset_next(&m->have, 0)]->object;
 }
 
-enum status conductor_take_slot(struct conductor *c, struct meeting *m, struct problem *problem) {
-        struct result *object = object_of(m);
-        struct rankset holders;
+enum status conductor_go_to_object(struct conductor *c, const struct meeting *m, struct problem *problem) {
+        const struct result *object = object_of(m);
         if (!object)
                 return STATUS_OK;
         if (problem->device >= DEVICE_GPU && result_device(object) < DEVICE_GPU) {
@@ -172,9 +184,18 @@ enum status conductor_take_slot(struct conductor *c, struct meeting *m, struct p
         problem->is_bound = problem->device >= DEVICE_GPU;
         if (problem->is_bound)
                 conductor_reach(c, &c->homes, problem);
+        return STATUS_OK;
+}
+
+enum status conductor_take_slot(struct conductor *c, struct meeting *m, uint64_t *ret_offset_bytes) {
+        struct result *object = object_of(m);
+        struct rankset holders;
+        *ret_offset_bytes = 0;
+        if (!object)
+                return STATUS_OK;
         m->has_slot = result_take_slot(object, &m->slot);
         if (m->has_slot) {
-                problem->slot_offset_bytes = result_slot_offset(object, m->slot);
+                *ret_offset_bytes = result_slot_offset(object, m->slot);
                 return STATUS_OK;
         }
         error_init(&c->error, STATUS_BUSY);

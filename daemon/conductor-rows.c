@@ -270,14 +270,16 @@ bool write_pending(struct row_writer *w, struct query *q, const struct group *g)
 }
 
 /* Who holds what of it: how a replica that does not collect its results is found (A12). */
-static void write_result(struct row_writer *w, const struct group *g, const struct result *r) {
+static void write_result(struct row_writer *w, const struct group *g, struct result *r) {
         const size_t n_bytes = MAX_ROW_HOLDERS * sizeof(struct row_holder) + DEVICE_NAME_BYTES;
         struct conductor *c = w->conductor;
         struct row *row = writer_add(w, ROW_RESULT, n_bytes + 64);
         struct row_holder *holders = arena_calloc(&w->arena, MAX_ROW_HOLDERS, sizeof(*holders));
         char *device = arena_calloc(&w->arena, 1, DEVICE_NAME_BYTES);
         CHECK(holders && device); /* writer_add has made room */
+        conductor_pause_lanes(c);
         result_fill_row(r, c->now_ns, &row->result, holders);
+        conductor_lanes_go_on(c);
         row->result.job = g->job;
         row->result.group = g->name;
         row->result.device = device_name(result_device(r), device);
@@ -291,7 +293,7 @@ static void write_result(struct row_writer *w, const struct group *g, const stru
 bool write_results(struct row_writer *w, struct query *q, const struct group *g) {
         const struct results *rs = w->conductor->house.results;
         uint32_t n = 0;
-        for (const struct result *r = results_next(rs, g->id, NULL); r && n < MAX_RESULT_ROWS;
+        for (struct result *r = results_next(rs, g->id, NULL); r && n < MAX_RESULT_ROWS;
                 r = results_next(rs, g->id, r), n++)
                 write_result(w, g, r);
         return true;

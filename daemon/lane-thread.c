@@ -50,6 +50,30 @@ static const struct lane_set *find_set(const struct lane_road *road) {
         return NULL;
 }
 
+/* --- into which slot; under the lock --- */
+
+/* Each member holds it from here on, so that it may give it back as soon as its page says `done`. */
+static bool take_slot(const struct lane_road *road, const struct lane_set *set, uint32_t *ret) {
+        *ret = 0;
+        if (!set->slots)
+                return true;
+        for (uint32_t i = 0; i < road->n_places; i++)
+                slots_hear(set->slots, set->users[i]);
+        if (!slots_take(set->slots, ret))
+                return false;
+        for (uint32_t i = 0; i < road->n_places; i++)
+                rankset_add(&set->slots->all[*ret].holders, set->users[i]->rank);
+        return true;
+}
+
+void lane_end_slot(const struct lane_run *run) {
+        struct slots *slots = run->set->slots;
+        if (slots && run->status == STATUS_OK)
+                slots_end(slots, run->slot, run->done_ns);
+        else if (slots)
+                slots_void(slots, run->slot, run->done_ns);
+}
+
 /* --- running; without the lock --- */
 
 static enum status run_plan(struct lanes *l, const struct plan *plan, const struct memory **culprit) {
@@ -79,6 +103,7 @@ static void write_boards(const struct lane_run *run) {
                         &board->wait_ns, run->sealed_ns - run->arrived_ns[i], memory_order_relaxed);
                 atomic_store_explicit(&board->run_ns, run->done_ns - run->sealed_ns, memory_order_relaxed);
                 atomic_store_explicit(&board->done_ns, run->done_ns, memory_order_relaxed);
+                atomic_store_explicit(&board->slot, run->slot, memory_order_relaxed);
                 atomic_store_explicit(
                         &board->last_rank, run->road->places[run->last_place].rank, memory_order_relaxed);
         }
@@ -88,6 +113,8 @@ static void run_set(struct lanes *l, struct lane_run *run) {
         const struct memory *culprit = NULL;
         uint64_t begun_ns = clock_now_ns();
         set_pages(run, PAGE_BEGUN);
+        if (run->set->slots)
+                plan_move_slot(run->set->plan, run->set->slots->stride_bytes * run->slot);
         run->status = run_plan(l, run->set->plan, &culprit);
         run->done_ns = clock_now_ns();
         run->blocked_ns = run->done_ns - begun_ns >= BLOCKED_NS ? run->done_ns - begun_ns : 0;
@@ -158,13 +185,16 @@ static void begin_run(struct lane_run *run, struct lane_road *road, const struct
         learn_gap(road, run->sealed_ns);
 }
 
-static void run_road(struct lanes *l, struct lane_road *road, const struct lane_set *set) {
+static void run_road(struct lanes *l, struct lane_road *road, const struct lane_set *set, uint32_t slot) {
         struct lane_run *run = &l->runs[l->n_put % LANE_MAX_RUNS];
+        run->slot = slot;
         begin_run(run, road, set);
         CHECK(pthread_mutex_unlock(&l->lock) == 0);
         run_set(l, run);
         CHECK(pthread_mutex_lock(&l->lock) == 0);
         road->running = NULL;
+        if (road->is_open)
+                lane_end_slot(run);
         road->last_ns = run->done_ns;
         l->stats.n_runs++;
         l->n_put++;
@@ -197,9 +227,10 @@ static bool look_at(struct lanes *l, struct lane_road *road) {
                 ring(l);
                 return false;
         }
+        uint32_t slot;
         const struct lane_set *set = find_set(road);
-        if (set)
-                run_road(l, road, set);
+        if (set && take_slot(road, set, &slot))
+                run_road(l, road, set, slot);
         else
                 refuse(l, road);
         return true;

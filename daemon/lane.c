@@ -284,6 +284,10 @@ bool lane_take_start(struct lanes *l, struct lane *lane, struct lane_start *ret)
         return is_new;
 }
 
+const _Atomic uint64_t *lane_words(const struct lane *lane) {
+        return lane->slot->given_back;
+}
+
 struct lane_place *lane_next_place(const struct lane *lane, const struct lane_place *after) {
         struct list *next = after ? after->link.next : lane->places.next;
         return next == &lane->places ? NULL : list_entry(next, struct lane_place, link);
@@ -421,6 +425,14 @@ struct lane_road *lanes_take_refused(struct lanes *l) {
 
 uint32_t lanes_n_news(const struct lanes *l) {
         return atomic_load_explicit(&l->n_news, memory_order_acquire);
+}
+
+void lanes_pause(struct lanes *l) {
+        lanes_lock(l);
+}
+
+void lanes_go_on(struct lanes *l) {
+        lanes_unlock(l);
 }
 
 struct lanes_stats lanes_stats(struct lanes *l) {

@@ -4,10 +4,11 @@
  * A session that asks for it has a *lane*: a slot that its client writes, a bell that the client rings while
  * nobody watches, and a board behind its status page that tuttid writes. A group whose members all have one
  * has a *road*. While it is open the thread watches the slots; when every member has started its part of one
- * set, under one key, in this epoch, that is a sealed collective, and the thread runs it at once. It decides
- * nothing else: what is no set, what waits for too long, and all that can happen to a group (deadlines,
- * deaths, refusals, other halves) is for rendezvous. So a road is open only while rendezvous has nothing of
- * its group, and is closed before it gets anything; what was started and did not run is handed over then.
+ * set, under one key, in this epoch, that is a sealed collective, and the thread runs it at once, into the
+ * next free slot where it goes to a result object. It decides nothing else: what is no set, what finds no
+ * slot, what waits for too long, and all that can happen to a group (deadlines, deaths, refusals, other
+ * halves) is for rendezvous. So a road is open only while rendezvous has nothing of its group, and is closed
+ * before it gets anything; what was started and did not run is handed over then.
  *
  *     CLOSED --lane_road_open--> OPEN --all have started a set--> running --+
  *        ^                        | ^                                       |
@@ -28,6 +29,7 @@
 #include "backends/backend.h"
 #include "doorbell.h"
 #include "session-page.h"
+#include "slots.h"
 
 #define LANE_MAX_RANKS 64  /* of a group with a road */
 #define LANE_MAX_SETS  64  /* of a road */
@@ -38,11 +40,14 @@ struct lane;
 struct lane_road;
 
 /* One collective that may be run on a road; its owner's, whose plan must not be touched while the road is
- * open or runs it. */
+ * open or runs it. Nor must slots and users while it is open; the slot of a run that was under way when it
+ * was closed is the owner's to end (lane_end_slot) when that is taken. */
 struct lane_set {
         struct list link; /* in lane_road.sets, while it is closed */
-        const struct plan *plan;
-        const uint64_t *numbers; /* by place: under which the half is kept */
+        struct plan *plan;
+        const uint64_t *numbers;        /* by place: under which the half is kept */
+        struct slots *slots;            /* of the result object that it goes to; NULL: to none */
+        struct slot_user *const *users; /* where there are slots: by place */
 };
 
 /* A member on its road. */
@@ -84,6 +89,7 @@ struct lane_run {
         uint64_t number;
         struct key key;
         uint32_t last_place;
+        uint32_t slot; /* where its set has any */
         uint64_t sealed_ns, done_ns;
         uint64_t blocked_ns; /* how long it has run; 0 below 100 ms */
         enum status status;  /* OK, or BAD_FD with the culprit: nothing stands in the pages of its members */
@@ -112,6 +118,8 @@ int lane_new(struct lanes *l, uint64_t session, struct page_slot *page, struct l
 bool lane_free(struct lanes *l, struct lane *lane);
 /* What it has started and nobody has taken: from here on the caller's, and answered by packets. */
 bool lane_take_start(struct lanes *l, struct lane *lane, struct lane_start *ret);
+/* [LANE_WORDS], where its client gives slots of result objects back. Good while the lane is there. */
+const _Atomic uint64_t *lane_words(const struct lane *lane);
 /* Its places on roads; NULL begins and ends. */
 struct lane_place *lane_next_place(const struct lane *lane, const struct lane_place *after);
 
@@ -133,10 +141,16 @@ const struct lane_set *lane_road_close(
 
 /* The next run; with it the lanes that were to go with it are gone. */
 bool lanes_take_run(struct lanes *l, struct lane_run *ret);
+/* Of a run that was under way when its road was closed: the slot is over. */
+void lane_end_slot(const struct lane_run *run);
 /* A road on which something was started that it does not run: to be closed. NULL: none. */
 struct lane_road *lanes_take_refused(struct lanes *l);
 
 /* How much there is to be taken. */
 uint32_t lanes_n_news(const struct lanes *l);
+
+/* Between these two the slots of sets on open roads may be looked at. */
+void lanes_pause(struct lanes *l);
+void lanes_go_on(struct lanes *l);
 
 struct lanes_stats lanes_stats(struct lanes *l);

@@ -378,6 +378,13 @@ void plan_freeze(struct plan *p, uint64_t chunk_bytes) {
         p->is_frozen = true;
 }
 
+void plan_move_slot(struct plan *p, uint64_t slot_offset_bytes) {
+        for (uint32_t i = 0; i < p->n_operands && slot_offset_bytes != p->slot_offset_bytes; i++)
+                if (p->operands[i].result)
+                        p->operands[i].offset_bytes += slot_offset_bytes - p->slot_offset_bytes;
+        p->slot_offset_bytes = slot_offset_bytes;
+}
+
 bool plan_next_stage(const struct plan *p, uint32_t *cursor, struct stage *ret) {
         while (*cursor < p->n_parts && p->parts[*cursor].n_chunks == 0)
                 ++*cursor;

@@ -147,7 +147,8 @@ struct plan {
          * half's part begins in it, in the order of the halves, and how long the whole is. None elsewhere. */
         uint64_t *extents;
         uint32_t n_extents, extents_capacity, extents_of_entry;
-        bool has_joins; /* chunks are not independent */
+        uint64_t slot_offset_bytes; /* where the slot begins that its results lie in, in their object */
+        bool has_joins;             /* chunks are not independent */
         /* Frozen: in the order of their phases, within a phase of their devices; so are their chunks. */
         struct part *parts;
         uint32_t n_parts, parts_capacity;
@@ -222,6 +223,10 @@ bool plan_find_changed_input(
 /* Lays out the index space in chunks of `chunk_bytes` of each input (a multiple of 64) and sums up
  * moved_bytes. A step's share is count * element size; a JOIN has none. */
 void plan_freeze(struct plan *p, uint64_t chunk_bytes);
+
+/* For another run: what lies in a result object goes to the slot that begins there. The one thing of a frozen
+ * plan that changes, and not during a run. */
+void plan_move_slot(struct plan *p, uint64_t slot_offset_bytes);
 
 /* The chunks of one device in one phase: a range. */
 struct stage {

@@ -197,5 +197,6 @@ enum status planner_plan(
         if (choice.algorithm->build(&problem, plan) < 0 || plan_begin_sums(plan) < 0)
                 return refuse_memory(err);
         plan_freeze(plan, p->chunk_bytes);
+        plan->slot_offset_bytes = given->slot_offset_bytes;
         return STATUS_OK;
 }

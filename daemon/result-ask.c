@@ -40,6 +40,9 @@ static enum status check_size(const struct msg_make_result *make, struct error *
                         err, "bytes of a slot of a result object", make->size_bytes, MAX_RESULT_BYTES);
         if (make->n_slots > MAX_RESULT_SLOTS)
                 return refuse_limit(err, "slots of a result object", make->n_slots, MAX_RESULT_SLOTS);
+        if (make->word > LANE_WORDS)
+                return refuse_limit(
+                        err, "words of a lane in which slots are given back", make->word, LANE_WORDS);
         return STATUS_OK;
 }
 
@@ -70,8 +73,9 @@ enum status result_take_ask(const struct result_ask *ask, struct result *ret, st
         if (status != STATUS_OK)
                 return status;
         *ret = (struct result){ .slot_bytes = make->size_bytes,
-                .stride_bytes = (make->size_bytes + SLOT_ALIGNMENT - 1) / SLOT_ALIGNMENT * SLOT_ALIGNMENT,
-                .n_slots = make->n_slots ? make->n_slots : DEFAULT_N_SLOTS,
+                .slots = { .n = make->n_slots ? make->n_slots : DEFAULT_N_SLOTS,
+                        .stride_bytes =
+                                (make->size_bytes + SLOT_ALIGNMENT - 1) / SLOT_ALIGNMENT * SLOT_ALIGNMENT },
                 .device = device_of(ask),
                 .world_size = ask->world_size };
         memcpy(ret->name, make->key.bytes, make->key.n_bytes);
@@ -81,13 +85,13 @@ enum status result_take_ask(const struct result_ask *ask, struct result *ret, st
 static void print_kind(const struct result *r, struct error_class *class) {
         struct text t;
         text_init(&t, class->value, sizeof(class->value));
-        text_add(&t, "%llu bytes x %u slots on ", (unsigned long long)r->slot_bytes, r->n_slots);
+        text_add(&t, "%llu bytes x %u slots on ", (unsigned long long)r->slot_bytes, r->slots.n);
         device_print(r->device, &t);
 }
 
 enum status result_check_alike(
         const struct result *r, const struct result *asked, uint32_t rank, struct error *err) {
-        if (r->slot_bytes == asked->slot_bytes && r->n_slots == asked->n_slots && r->device == asked->device)
+        if (r->slot_bytes == asked->slot_bytes && r->slots.n == asked->slots.n && r->device == asked->device)
                 return STATUS_OK;
         for (uint32_t i = 0; i < r->world_size; i++)
                 if (r->attached[i])

@@ -1,17 +1,12 @@
 /* What the files of the room share: result.c (objects and who is attached), result-ask.c (what is asked for),
- * result-slots.c (who holds what). */
+ * result-use.c (halves that name them), result-slots.c (who holds what). */
 #pragma once
 
 #include "base/table.h"
 #include "result.h"
+#include "slots.h"
 
 enum result_state { RESULT_MAKING, RESULT_READY, RESULT_FAILED };
-
-struct result_slot {
-        bool is_running;
-        struct rankset holders;
-        uint64_t held_since_ns;
-};
 
 /* One membership's. */
 struct attachment {
@@ -19,7 +14,8 @@ struct attachment {
         struct list due_link;   /* struct results.due, while it is to be told */
         struct result *result;
         uint64_t session, membership, request;
-        uint32_t rank;
+        struct slot_user user;
+        uint32_t word;   /* where in its lane's page it gives slots back; 0: by packets */
         bool is_waiting; /* to be told when the object is made */
         struct charge descriptor;
 };
@@ -28,14 +24,13 @@ struct result {
         struct chore chore; /* first: a chore that comes back is its object */
         uint64_t id;
         char name[MAX_RESULT_NAME_BYTES + 1];
-        uint64_t slot_bytes, stride_bytes;
-        uint32_t n_slots, device, world_size;
+        uint64_t slot_bytes;
+        uint32_t device, world_size;
         enum result_state state;
         uint32_t n_uses; /* places of halves that name it */
         uint32_t n_attached;
-        uint32_t next_slot;           /* the turn */
         struct attachment **attached; /* [world_size], by rank */
-        struct result_slot *slots;    /* [n_slots] */
+        struct slots slots;
         struct charge descriptor, bytes;
         struct shelf *shelf; /* NULL: out of sight, its name is free */
         struct list shelf_link;
@@ -50,6 +45,12 @@ enum status result_take_ask(const struct result_ask *ask, struct result *ret, st
 enum status result_check_alike(
         const struct result *r, const struct result *asked, uint32_t rank, struct error *err) MUST_USE;
 
-/* A slot or all of them, given back by a rank. */
-bool slot_drop(struct result *r, uint32_t slot, uint32_t rank);
-void slots_drop_all(struct result *r, uint32_t rank);
+/* NULL: there is none. */
+struct result *result_find(const struct results *rs, uint64_t id);
+/* NOT_FOUND: the membership is attached to no such object. */
+enum status result_refuse_unknown(uint64_t id, struct error *err);
+/* When the last reason for it has gone. */
+void result_go_if_done(struct results *rs, struct result *r, struct list *chores);
+
+/* What the members have given back in their words. */
+void result_hear(struct result *r);

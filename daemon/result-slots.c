@@ -1,51 +1,30 @@
-/* Slots: who writes, who holds. */
+/* Slots, as a collective and people see them. */
 #include "result-internal.h"
 
 #include "base/text.h"
 
-static bool slot_is_free(const struct result_slot *s) {
-        return !s->is_running && rankset_is_empty(&s->holders);
-}
-
-bool slot_drop(struct result *r, uint32_t slot, uint32_t rank) {
-        struct result_slot *s = &r->slots[slot];
-        if (!rankset_has(&s->holders, rank))
-                return false;
-        rankset_remove(&s->holders, rank);
-        return true;
-}
-
-void slots_drop_all(struct result *r, uint32_t rank) {
-        for (uint32_t i = 0; i < r->n_slots; i++)
-                rankset_remove(&r->slots[i].holders, rank);
+void result_hear(struct result *r) {
+        for (uint32_t i = 0; i < r->world_size; i++)
+                if (r->attached[i])
+                        slots_hear(&r->slots, &r->attached[i]->user);
 }
 
 bool result_take_slot(struct result *r, uint32_t *ret_slot) {
-        for (uint32_t i = 0; i < r->n_slots; i++) {
-                uint32_t slot = (r->next_slot + i) % r->n_slots;
-                if (!slot_is_free(&r->slots[slot]))
-                        continue;
-                r->slots[slot].is_running = true;
-                r->next_slot = (slot + 1) % r->n_slots;
-                *ret_slot = slot;
-                return true;
-        }
-        return false;
+        result_hear(r);
+        return slots_take(&r->slots, ret_slot);
 }
 
 void result_end_slot(struct result *r, uint32_t slot, uint64_t now_ns) {
-        r->slots[slot].is_running = false;
-        r->slots[slot].held_since_ns = now_ns;
+        slots_end(&r->slots, slot, now_ns);
 }
 
 void result_hold(struct result *r, uint32_t slot, const struct result_user *user) {
-        const struct attachment *a = r->attached[user->rank];
-        if (a && a->session == user->session && a->membership == user->membership)
-                rankset_add(&r->slots[slot].holders, user->rank);
+        if (result_is_attached(r, user))
+                rankset_add(&r->slots.all[slot].holders, user->rank);
 }
 
 uint64_t result_slot_offset(const struct result *r, uint32_t slot) {
-        return r->stride_bytes * slot;
+        return r->slots.stride_bytes * slot;
 }
 
 uint64_t result_id(const struct result *r) {
@@ -58,7 +37,7 @@ uint32_t result_device(const struct result *r) {
 
 /* --- who holds what --- */
 
-static void say_slot(const struct result_slot *s, uint32_t slot, uint64_t now_ns, struct text *t) {
+static void say_slot(const struct slot *s, uint32_t slot, uint64_t now_ns, struct text *t) {
         if (s->is_running) {
                 text_add(t, "slot %u is being written", slot);
                 return;
@@ -66,7 +45,7 @@ static void say_slot(const struct result_slot *s, uint32_t slot, uint64_t now_ns
         text_add(t, "slot %u is held by ", slot);
         rankset_print(&s->holders, t);
         text_add(t, " for ");
-        text_add_duration(t, now_ns - s->held_since_ns);
+        text_add_duration(t, slot_age_ns(s, now_ns));
 }
 
 enum status result_say_busy(
@@ -75,14 +54,16 @@ enum status result_say_busy(
         struct text t;
         struct rankset holders = { { 0 } };
         text_init(&t, buf, sizeof(buf));
-        for (uint32_t i = 0; i < r->n_slots; i++) {
-                const struct result_slot *s = &r->slots[i];
+        for (uint32_t i = 0; i < r->slots.n; i++) {
+                const struct slot *s = &r->slots.all[i];
                 text_add(&t, "%s", i ? ", " : "");
                 say_slot(s, i, now_ns, &t);
+                if (s->is_running)
+                        continue;
                 rankset_for_each (rank, &s->holders)
                         rankset_add(&holders, (unsigned int)rank);
-                if (!s->is_running && now_ns - s->held_since_ns > err->age_ns)
-                        err->age_ns = now_ns - s->held_since_ns;
+                if (slot_age_ns(s, now_ns) > err->age_ns)
+                        err->age_ns = slot_age_ns(s, now_ns);
         }
         *ret_holders = holders;
         return error_set(err, STATUS_BUSY, FIELD_DESTINATIONS,
@@ -91,13 +72,13 @@ enum status result_say_busy(
 
 static struct row_holder holder_of(const struct result *r, uint32_t rank, uint64_t now_ns) {
         struct row_holder h = { .rank = rank };
-        for (uint32_t i = 0; i < r->n_slots; i++) {
-                const struct result_slot *s = &r->slots[i];
-                if (!rankset_has(&s->holders, rank))
+        for (uint32_t i = 0; i < r->slots.n; i++) {
+                const struct slot *s = &r->slots.all[i];
+                if (s->is_running || !rankset_has(&s->holders, rank))
                         continue;
                 h.n_slots++;
-                if (now_ns - s->held_since_ns > h.oldest_age_ns)
-                        h.oldest_age_ns = now_ns - s->held_since_ns;
+                if (slot_age_ns(s, now_ns) > h.oldest_age_ns)
+                        h.oldest_age_ns = slot_age_ns(s, now_ns);
         }
         return h;
 }
@@ -122,15 +103,15 @@ static void insert_holder(struct row_holder *holders, uint32_t *n, struct row_ho
         holders[at] = h;
 }
 
-void result_fill_row(
-        const struct result *r, uint64_t now_ns, struct row_result *ret, struct row_holder *holders) {
+void result_fill_row(struct result *r, uint64_t now_ns, struct row_result *ret, struct row_holder *holders) {
+        result_hear(r);
         *ret = (struct row_result){ .name = r->name,
                 .size_bytes = r->slot_bytes,
-                .n_slots = r->n_slots,
+                .n_slots = r->slots.n,
                 .n_attached = r->n_attached,
                 .holders = holders };
-        for (uint32_t i = 0; i < r->n_slots; i++)
-                ret->n_free += slot_is_free(&r->slots[i]);
+        for (uint32_t i = 0; i < r->slots.n; i++)
+                ret->n_free += slot_is_free(&r->slots.all[i]);
         for (uint32_t rank = 0; rank < r->world_size; rank++) {
                 const struct row_holder h = holder_of(r, rank, now_ns);
                 if (h.n_slots > 0)

@@ -5,6 +5,7 @@
 #include "result-internal.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -102,7 +103,7 @@ static void result_free(struct results *rs, struct result *r) {
         charge_release(&r->descriptor);
         charge_release(&r->bytes);
         free(r->attached);
-        free(r->slots);
+        free(r->slots.all);
         free(r);
         rs->n--;
 }
@@ -130,7 +131,7 @@ static void result_hide(struct results *rs, struct result *r) {
         HASH_DEL(rs->by_id, r);
 }
 
-static void result_go_if_done(struct results *rs, struct result *r, struct list *chores) {
+void result_go_if_done(struct results *rs, struct result *r, struct list *chores) {
         if (r->n_attached > 0 || r->n_uses > 0 || r->state == RESULT_MAKING)
                 return;
         result_hide(rs, r);
@@ -169,8 +170,8 @@ static struct result *result_new(struct results *rs, const struct result *like) 
         list_init(&r->shelf_link);
         list_init(&r->linger_link);
         r->attached = calloc(r->world_size, sizeof(*r->attached));
-        r->slots = calloc(r->n_slots, sizeof(*r->slots));
-        if (r->attached && r->slots)
+        r->slots.all = calloc(r->slots.n, sizeof(*r->slots.all));
+        if (r->attached && r->slots.all)
                 return r;
         result_free(rs, r);
         return NULL;
@@ -185,7 +186,7 @@ static enum status result_begin(struct results *rs, const struct result *like, c
         r->chore.uid = ask->uid;
         r->chore.path = ask->gpu ? PATH_VMM_MADE : PATH_MEMFD;
         r->chore.device = r->device;
-        r->chore.n_bytes = r->stride_bytes * r->n_slots;
+        r->chore.n_bytes = r->slots.stride_bytes * r->slots.n;
         enum status status =
                 quota_charge(rs->quotas, &r->bytes, ask->uid, QUOTA_RESULT_BYTES, r->chore.n_bytes, err);
         if (status == STATUS_OK)
@@ -231,8 +232,8 @@ static void guest_drop_if_empty(struct results *rs, struct guest *g) {
 
 static void attachment_end(struct results *rs, struct attachment *a, struct list *chores) {
         struct result *r = a->result;
-        slots_drop_all(r, a->rank);
-        r->attached[a->rank] = NULL;
+        slots_drop_all(&r->slots, a->user.rank);
+        r->attached[a->user.rank] = NULL;
         r->n_attached--;
         list_unlink(&a->due_link);
         list_unlink(&a->guest_link);
@@ -245,6 +246,12 @@ static void attachment_end(struct results *rs, struct attachment *a, struct list
 static void attachment_is_due(struct results *rs, struct attachment *a) {
         a->is_waiting = false;
         list_append(&rs->due, &a->due_link);
+}
+
+/* What stood there before is no word of this one's. */
+static void attachment_find_word(struct attachment *a, const _Atomic uint64_t *words) {
+        a->user.word = words && a->word ? &words[a->word - 1] : NULL;
+        a->user.heard = a->user.word ? atomic_load(a->user.word) : 0;
 }
 
 static enum status attachment_new(struct results *rs, struct result *r, const struct result_ask *ask,
@@ -265,11 +272,13 @@ static enum status attachment_new(struct results *rs, struct result *r, const st
         a->session = ask->session;
         a->membership = ask->membership;
         a->request = ask->request;
-        a->rank = ask->rank;
+        a->user.rank = ask->rank;
+        a->word = ask->make->word;
+        attachment_find_word(a, ask->words);
         list_init(&a->due_link);
         list_init(&a->guest_link);
         list_append(&g->attachments, &a->guest_link);
-        r->attached[a->rank] = a;
+        r->attached[ask->rank] = a;
         r->n_attached++;
         *ret = a;
         return STATUS_OK;
@@ -389,8 +398,8 @@ bool results_take_answer(struct results *rs, struct list *chores, struct result_
                 .result = { .result = r->id,
                         .n_descriptors = 1,
                         .size_bytes = r->slot_bytes,
-                        .n_slots = r->n_slots,
-                        .stride_bytes = r->stride_bytes,
+                        .n_slots = r->slots.n,
+                        .stride_bytes = r->slots.stride_bytes,
                         .device_bytes = r->chore.path == PATH_VMM_MADE ? r->chore.n_bytes : 0 },
                 .fd = r->chore.path == PATH_VMM_MADE ? r->chore.fd : r->chore.read_fd };
         memcpy(ret->why, r->chore.why, sizeof(ret->why));
@@ -401,7 +410,7 @@ bool results_take_answer(struct results *rs, struct list *chores, struct result_
 
 /* --- the end of an attachment --- */
 
-static struct result *result_find(const struct results *rs, uint64_t id) {
+struct result *result_find(const struct results *rs, uint64_t id) {
         struct result *r;
         HASH_FIND(hh, rs->by_id, &id, sizeof(id), r);
         return r;
@@ -421,7 +430,7 @@ static struct attachment *attachment_find(
         return NULL;
 }
 
-static enum status refuse_unknown(uint64_t id, struct error *err) {
+enum status result_refuse_unknown(uint64_t id, struct error *err) {
         return error_set(err, STATUS_NOT_FOUND, FIELD_BUFFER,
                 "this membership is attached to no result object %llu", (unsigned long long)id);
 }
@@ -430,15 +439,25 @@ enum status result_release(struct results *rs, uint64_t session, const struct ms
         struct list *chores, struct error *err) {
         struct attachment *a = attachment_find(rs, session, ask->membership, ask->result);
         if (!a)
-                return refuse_unknown(ask->result, err);
+                return result_refuse_unknown(ask->result, err);
         if (ask->detach) {
                 attachment_end(rs, a, chores);
                 return STATUS_OK;
         }
-        if (ask->slot < a->result->n_slots && slot_drop(a->result, ask->slot, a->rank))
+        slots_hear(&a->result->slots, &a->user);
+        if (slots_drop(&a->result->slots, ask->slot, a->user.rank))
                 return STATUS_OK;
         return error_set(err, STATUS_INVALID, FIELD_BUFFER,
-                "R%u does not hold slot %u of the result object \"%s\"", a->rank, ask->slot, a->result->name);
+                "R%u does not hold slot %u of the result object \"%s\"", a->user.rank, ask->slot,
+                a->result->name);
+}
+
+void results_set_words(struct results *rs, uint64_t session, const _Atomic uint64_t *words) {
+        const struct guest *g = guest_find(rs, session);
+        if (!g)
+                return;
+        list_for_each (it, &g->attachments)
+                attachment_find_word(list_entry(it, struct attachment, guest_link), words);
 }
 
 void results_end_membership(struct results *rs, uint64_t session, uint64_t membership, struct list *chores) {
@@ -459,47 +478,6 @@ void results_end_session(struct results *rs, uint64_t session, struct list *chor
         const struct guest *g;
         while ((g = guest_find(rs, session)))
                 attachment_end(rs, list_entry(g->attachments.next, struct attachment, guest_link), chores);
-}
-
-/* --- halves --- */
-
-static enum status refuse_outside(const struct result *r, const struct place *place, uint64_t count,
-        uint64_t element_bytes, struct error *err) {
-        return error_set(err, STATUS_INVALID, FIELD_SIZE,
-                "%llu elements of %llu bytes from offset %llu on do not fit into a slot of the result object "
-                "\"%s\", of %llu bytes",
-                (unsigned long long)count, (unsigned long long)element_bytes,
-                (unsigned long long)place->offset_bytes, r->name, (unsigned long long)r->slot_bytes);
-}
-
-enum status result_use(struct results *rs, const struct result_user *user, struct place *place,
-        uint64_t count, uint64_t element_bytes, struct error *err) {
-        struct result *r = result_find(rs, place->result);
-        const struct attachment *a = r && user->rank < r->world_size ? r->attached[user->rank] : NULL;
-        if (!a || a->session != user->session || a->membership != user->membership ||
-                r->state != RESULT_READY)
-                return refuse_unknown(place->result, err);
-        if (place->offset_bytes % element_bytes != 0)
-                return error_set(err, STATUS_INVALID, FIELD_OFFSET,
-                        "offset %llu is not a multiple of the element's %llu bytes",
-                        (unsigned long long)place->offset_bytes, (unsigned long long)element_bytes);
-        if (!span_make(place->offset_bytes, count, element_bytes, r->slot_bytes, &place->span))
-                return refuse_outside(r, place, count, element_bytes, err);
-        place->object = r;
-        place->memory = r->chore.memory;
-        place->file = UINT64_MAX - r->id; /* like no client's file: theirs are inodes */
-        r->n_uses++;
-        return STATUS_OK;
-}
-
-void result_end_use(struct results *rs, struct place *place, struct list *chores) {
-        struct result *r = place->object;
-        if (!r)
-                return;
-        place->object = NULL;
-        place->memory = NULL;
-        r->n_uses--;
-        result_go_if_done(rs, r, chores);
 }
 
 /* --- looking --- */

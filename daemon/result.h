@@ -11,11 +11,7 @@
  *      |                                       +--after a while--> (unmake chore) --> ...
  *      +------chore failed--> FAILED --all who asked were told--> gone
  *
- * A slot of it:
- *
- *   FREE --result_take_slot--> RUNNING --result_end_slot--> HELD --last holder released, detached or gone-->
- * FREE
- *                                                            +--nobody holds it: at once FREE
+ * Who writes and holds which slot of it is told in slots.h.
  *
  * An attachment is one membership's: it ends by detaching, leaving, or with its session, and gives back what
  * it holds. Bytes and descriptors (the object's, and one for each attachment, which is sent to the client)
@@ -35,12 +31,14 @@
 #include "wire/message.h"
 
 #define MAX_RESULT_NAME_BYTES 63
-#define MAX_RESULT_SLOTS      64
+#define MAX_RESULT_SLOTS      64 /* MAX_SLOTS */
 /* Of a slot: far beyond what can be mapped, and no sum of it overflows. */
 #define MAX_RESULT_BYTES (UINT64_C(1) << 46)
 
 struct results;
 struct result;
+struct slots;
+struct slot_user;
 
 /* What a member asks for. */
 struct result_ask {
@@ -48,6 +46,7 @@ struct result_ask {
         uint32_t uid, rank, world_size;
         uint32_t n_devices; /* host devices of this tuttid */
         uint32_t gpu;       /* the number of the GPU that `make` names, one that serves; 0: it names none */
+        const _Atomic uint64_t *words; /* [LANE_WORDS] of the session's lane; NULL: it has none yet */
         const struct msg_make_result *make;
 };
 
@@ -86,6 +85,9 @@ bool results_take_answer(struct results *rs, struct list *chores, struct result_
 enum status result_release(struct results *rs, uint64_t session, const struct msg_release_result *ask,
         struct list *chores, struct error *err) MUST_USE;
 
+/* The session has its lane now: what it gives back there. */
+void results_set_words(struct results *rs, uint64_t session, const _Atomic uint64_t *words);
+
 /* The membership is over; every membership of the session is. */
 void results_end_membership(struct results *rs, uint64_t session, uint64_t membership, struct list *chores);
 void results_end_session(struct results *rs, uint64_t session, struct list *chores);
@@ -106,7 +108,15 @@ enum status result_use(struct results *rs, const struct result_user *user, struc
 /* Harmless on a place that uses none. */
 void result_end_use(struct results *rs, struct place *place, struct list *chores);
 
+/* Whether this member is still attached. */
+bool result_is_attached(const struct result *r, const struct result_user *user);
+
 /* --- slots (result-slots.c) --- */
+
+/* For the lane, which has them while a road is open that runs collectives into the object. */
+struct slots *result_slots(struct result *r);
+/* NULL: it is not attached, or gives back by packets. Good while it is attached. */
+struct slot_user *result_slot_user(struct result *r, const struct result_user *user);
 
 /* The next slot in turn that is free. false: none is. */
 bool result_take_slot(struct result *r, uint32_t *ret_slot) MUST_USE;
@@ -131,7 +141,6 @@ enum status result_say_busy(
 struct result *results_next(const struct results *rs, uint64_t group, const struct result *after);
 /* Fills all but job, group, device and what is only known of processes; `holders` has room for
  * MAX_ROW_HOLDERS, those who hold longest come first. Strings live as long as the object. */
-void result_fill_row(
-        const struct result *r, uint64_t now_ns, struct row_result *ret, struct row_holder *holders);
+void result_fill_row(struct result *r, uint64_t now_ns, struct row_result *ret, struct row_holder *holders);
 /* Over all groups, also those that linger. */
 uint32_t results_count(const struct results *rs);

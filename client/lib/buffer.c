@@ -24,7 +24,7 @@ static bool is_worth_keeping(const struct tutti *t, const struct region *r) {
 static void buffer_go(struct tutti_buffer *b) {
         struct tutti *t = b->t;
         struct region *r = b->region;
-        recall_forget(t, b);
+        recall_forget(t, b, NULL);
         space_give_back(&r->space, &b->block);
         if (space_is_empty(&r->space) && !is_worth_keeping(t, r)) {
                 list_unlink(&r->node);

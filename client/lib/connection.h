@@ -108,7 +108,8 @@ struct tutti {
         struct lane lane;
         struct call opening_lane;
         struct list groups, buffers, regions, dead_regions, objects;
-        uint32_t n_unwanted; /* slots of objects that are to be given back */
+        uint32_t n_unwanted;   /* slots of objects that are to be given back */
+        uint64_t object_words; /* bit w - 1: word w of the lane's page is an object's */
         struct list works, spare_works;
         struct list spare_pieces; /* struct tutti_buffer: of staging, in no use */
         struct order *order;      /* NULL: not asked for; set once */

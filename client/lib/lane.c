@@ -157,6 +157,7 @@ static void end(struct tutti *t, struct call *call) {
         w->done.wait_ns = atomic_load_explicit(&t->board->wait_ns, memory_order_relaxed);
         w->done.run_ns = atomic_load_explicit(&t->board->run_ns, memory_order_relaxed);
         w->done.last_rank = (uint32_t)atomic_load_explicit(&t->board->last_rank, memory_order_relaxed);
+        w->done.slot = (uint32_t)atomic_load_explicit(&t->board->slot, memory_order_relaxed);
         w->has_done = true;
         w->started = 0; /* nothing new is learnt from it */
         call_end(t, call, STATUS_OK, NULL);

@@ -44,6 +44,22 @@ void object_give_back(struct tutti_object *o, uint32_t slot) {
         o->t->n_unwanted++;
 }
 
+/* One that no other object of the connection has; of more than 64 the last have none. */
+static uint32_t take_word(struct tutti *t) {
+        pthread_mutex_lock(&t->lock);
+        uint32_t word = t->object_words == UINT64_MAX ? 0 : (uint32_t)__builtin_ctzll(~t->object_words) + 1;
+        if (word)
+                t->object_words |= UINT64_C(1) << (word - 1);
+        pthread_mutex_unlock(&t->lock);
+        return word;
+}
+
+/* Under `lock`. */
+static void put_word(struct tutti *t, uint32_t word) {
+        if (word)
+                t->object_words &= ~(UINT64_C(1) << (word - 1));
+}
+
 static void object_free(struct tutti_object *o) {
         object_unmap(o);
         list_unlink(&o->node);
@@ -175,6 +191,7 @@ static enum tutti_status object_ask(
                 group_sign(g, &err);
                 return thread_fail(&err);
         }
+        request.make_result.word = o->word;
         memcpy(o->name, request.make_result.key.bytes, request.make_result.key.n_bytes);
         struct call call;
         struct object_made made = { .fd = -1 };
@@ -200,11 +217,17 @@ enum tutti_status tutti_object_make(
                 return thread_say(
                         STATUS_NO_MEMORY, FIELD_UNSPECIFIED, "%zu bytes for a handle are needed", sizeof(*o));
         struct patience patience = { 0 };
+        o->word = take_word(g->t);
         do
                 status = object_ask(g, args, o);
         while (status == TUTTI_BUSY && patience_lasts(&patience));
-        if (status == TUTTI_OK)
+        if (status == TUTTI_OK) {
                 *ret = take_pointer(o);
+                return status;
+        }
+        pthread_mutex_lock(&g->t->lock);
+        put_word(g->t, o->word);
+        pthread_mutex_unlock(&g->t->lock);
         return status;
 }
 
@@ -219,6 +242,15 @@ static bool object_drop(struct tutti_object *o, uint32_t slot) {
         return true;
 }
 
+/* Under `lock`: without a packet. What is started or sent behind it finds the slot given back. */
+static bool turn_bit(struct tutti_object *o, uint32_t slot) {
+        struct lane_slot *page = o->t->lane.slot;
+        if (!page || !o->word)
+                return false;
+        atomic_fetch_xor_explicit(&page->given_back[o->word - 1], UINT64_C(1) << slot, memory_order_release);
+        return true;
+}
+
 enum tutti_status tutti_object_release(struct tutti_object *o, uint32_t slot) {
         if (!o)
                 return thread_say(STATUS_INVALID, FIELD_BUFFER, "the result object is NULL");
@@ -227,12 +259,15 @@ enum tutti_status tutti_object_release(struct tutti_object *o, uint32_t slot) {
                 return status;
         pthread_mutex_lock(&o->t->lock);
         bool was_held = object_drop(o, slot);
+        bool is_told = was_held && turn_bit(o, slot);
         pthread_mutex_unlock(&o->t->lock);
         if (!was_held)
                 return thread_say(STATUS_INVALID, FIELD_BUFFER,
                         "slot %u of the result object \"%s\" is not held here: it was released, or no "
                         "collective has written it",
                         slot, o->name);
+        if (is_told)
+                return TUTTI_OK;
         send_release(o->t,
                 &(struct msg_release_result){ .membership = o->membership, .result = o->id, .slot = slot });
         return TUTTI_OK;
@@ -250,7 +285,7 @@ static bool take_unwanted(struct tutti *t, struct msg_release_result *ret) {
                         .membership = o->membership, .result = o->id, .slot = slot
                 };
                 t->n_unwanted--;
-                if (object_drop(o, slot))
+                if (object_drop(o, slot) && !turn_bit(o, slot))
                         return true;
         }
         return false;
@@ -272,12 +307,15 @@ void tutti_object_free(struct tutti_object *o) {
         if (!o || fork_guard_is_child(o->t->guard))
                 return;
         struct tutti *t = o->t;
+        forget_object(t, o->id);
         object_unmap(o); /* first, so that nothing of it lingers in tuttid */
         detach(t, o->membership, o->id);
         pthread_mutex_lock(&t->lock);
         list_unlink(&o->node);
+        recall_forget(t, NULL, o);
         t->n_unwanted -= (uint32_t)__builtin_popcountll(o->unwanted);
         o->is_freed = true;
+        put_word(t, o->word);
         bool is_used = o->n_uses > 0;
         pthread_mutex_unlock(&t->lock);
         if (!is_used)

@@ -17,6 +17,7 @@ struct tutti_object {
         const uint8_t *data; /* NULL: unmapped */
         uint64_t slot_bytes, stride_bytes;
         uint32_t n_slots;
+        uint32_t word;         /* in its lane's page, where slots are given back; 0: by packets */
         uint64_t device_bytes; /* in memory of a GPU, all of it; 0: of the host */
         void *context;         /* in which it is mapped */
         /* Under `lock`; bit s is slot s. */

@@ -99,9 +99,12 @@ static void note(
         r->number = 0;
         r->has_done = false;
         r->n_buffers = 0;
+        r->result = 0;
         for (uint32_t i = 0; i < m->signature.n_entries; i++) {
                 note_buffer(r, entries[i].input.buffer);
                 note_buffer(r, entries[i].output.buffer);
+                if (entries[i].output.result) /* one half goes to one */
+                        r->result = entries[i].output.result;
         }
         r->last_use = ++t->halves.n_uses;
         atomic_store(&r->state, REMEMBERED_SEEN);
@@ -110,7 +113,7 @@ static void note(
 
 /* --- */
 
-/* A barrier, or dense values of registered memory. */
+/* A barrier, or dense values of registered memory, or of whatever slot is next. */
 static bool may_come_again(const struct msg_submit *m, const struct entry *entries) {
         const struct signature *s = &m->signature;
         if (m->refused != STATUS_OK || s->n_entries > MAX_PREPARED_ENTRIES || s->options.check_inputs ||
@@ -123,7 +126,7 @@ static bool may_come_again(const struct msg_submit *m, const struct entry *entri
         if (s->kind != KIND_REDUCE && s->kind != KIND_BATCH_REDUCE && s->kind != KIND_BROADCAST)
                 return false;
         for (uint32_t i = 0; i < s->n_entries; i++)
-                if (entries[i].layout != LAYOUT_DENSE || entries[i].output.result)
+                if (entries[i].layout != LAYOUT_DENSE)
                         return false;
         return true;
 }
@@ -177,15 +180,26 @@ static bool uses_buffer(const struct remembered *r, uint64_t buffer) {
         return false;
 }
 
-void forget_buffer(struct tutti *t, uint64_t buffer) {
+/* Of a buffer, or of an object; 0: of none. */
+static void forget_place(struct tutti *t, uint64_t buffer, uint64_t result) {
         pthread_mutex_lock(&t->sending);
         for (size_t i = 0; i < MAX_REMEMBERED; i++) {
                 struct remembered *r = &t->halves.items[i];
                 int state = atomic_load(&r->state);
-                if (state != REMEMBERED_NOTHING && state != REMEMBERED_ASKED && uses_buffer(r, buffer))
+                if (state == REMEMBERED_NOTHING || state == REMEMBERED_ASKED)
+                        continue;
+                if (result ? r->result == result : uses_buffer(r, buffer))
                         forget(t, r);
         }
         pthread_mutex_unlock(&t->sending);
+}
+
+void forget_buffer(struct tutti *t, uint64_t buffer) {
+        forget_place(t, buffer, 0);
+}
+
+void forget_object(struct tutti *t, uint64_t result) {
+        forget_place(t, 0, result);
 }
 
 void forget_all(struct tutti *t) {

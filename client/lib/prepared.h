@@ -36,6 +36,7 @@ struct remembered {
         struct msg_done done; /* by this */
         uint32_t n_buffers;   /* beyond MAX_REMEMBERED_BUFFERS: so many that not all are listed */
         uint64_t buffers[MAX_REMEMBERED_BUFFERS];
+        uint64_t result; /* the object that it goes to; 0: none */
 };
 
 struct memory_of_halves {
@@ -62,5 +63,7 @@ void remember_end(struct tutti *t, uint64_t number, bool is_kept);
 void remember_done(struct tutti *t, uint64_t number, const struct msg_done *done);
 /* The buffer (the wire's) is about to go: nothing that uses it stays kept. Takes `sending` and `lock`. */
 void forget_buffer(struct tutti *t, uint64_t buffer);
+/* Likewise of a result object. */
+void forget_object(struct tutti *t, uint64_t result);
 /* The connection has ended, and may be another one later: nothing is kept. Under `lock`. */
 void forget_all(struct tutti *t);

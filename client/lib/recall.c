@@ -24,7 +24,8 @@ static struct recalled *place_of(const struct half *h, const struct tutti_entry 
         if (e->input)
                 sum = mix(mix(sum, (uintptr_t)e->input->buffer), e->input->offset);
         if (e->output)
-                sum = mix(mix(sum, (uintptr_t)e->output->buffer), e->output->offset);
+                sum = mix(mix(sum, (uintptr_t)e->output->buffer ^ (uintptr_t)e->output->object),
+                        e->output->offset);
         return &h->g->t->calls.items[sum >> 32 & (MAX_RECALLED - 1)];
 }
 
@@ -42,7 +43,9 @@ static bool is_same(const struct recalled *r, const struct half *h, const struct
 }
 
 static bool use(struct tutti_work *w, const struct tutti_value *v) {
-        return !v || work_uses(w, v->buffer);
+        if (v && v->object)
+                work_uses_object(w, v->object);
+        return !v || !v->buffer || work_uses(w, v->buffer);
 }
 
 bool recall(struct half *h, struct half_options *ret_options, struct entry *ret_only, struct sip *ret_print) {
@@ -68,7 +71,7 @@ bool recall(struct half *h, struct half_options *ret_options, struct entry *ret_
 /* --- noting --- */
 
 static bool is_plain(const struct tutti_value *v) {
-        return !v || (v->buffer && !v->memory && !v->object && !v->indices && !device_of(v->buffer));
+        return !v || (!v->memory && !v->indices && (v->object || !device_of(v->buffer)));
 }
 
 void recall_note(const struct half *h, const struct half_options *options, const struct entry *only,
@@ -97,10 +100,11 @@ void recall_note(const struct half *h, const struct half_options *options, const
         pthread_mutex_unlock(&t->lock);
 }
 
-void recall_forget(struct tutti *t, const struct tutti_buffer *b) {
+void recall_forget(struct tutti *t, const struct tutti_buffer *b, const struct tutti_object *o) {
         for (size_t i = 0; i < MAX_RECALLED; i++) {
                 struct recalled *r = &t->calls.items[i];
-                if ((r->has_input && r->input.buffer == b) || (r->has_output && r->output.buffer == b))
+                if ((b && (r->input.buffer == b || r->output.buffer == b)) ||
+                        (o && (r->input.object == o || r->output.object == o)))
                         r->membership = 0;
         }
 }

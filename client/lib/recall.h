@@ -1,6 +1,6 @@
 /* Calls that come again: what was given in the last ones, byte for byte, and what half_check made of it. The
  * same call once more needs no second look. Only plain ones: one dense value in host memory that tuttid
- * knows, and options by the membership's base set alone. */
+ * knows, or into a result object, and options by the membership's base set alone. */
 #pragma once
 
 #include <tutti/tutti.h>
@@ -38,5 +38,5 @@ bool recall(struct half *h, struct half_options *ret_options, struct entry *ret_
 /* It has been checked. Takes `lock`. */
 void recall_note(const struct half *h, const struct half_options *options, const struct entry *only,
         const struct sip *print);
-/* The buffer goes; another one may be where it was. Under `lock`. */
-void recall_forget(struct tutti *t, const struct tutti_buffer *b);
+/* The buffer or the object goes; another one may be where it was. Under `lock`. */
+void recall_forget(struct tutti *t, const struct tutti_buffer *b, const struct tutti_object *o);

@@ -5,6 +5,7 @@ struct msg_make_result make_result_in(const Tutti__V1__MakeResult *m) {
         struct msg_make_result r = { .membership = m->membership,
                 .size_bytes = m->size_bytes,
                 .n_slots = m->n_slots,
+                .word = m->word,
                 .device = string_in(m->device) };
         r.has_key = key_in(m->key, &r.key);
         return r;
@@ -15,6 +16,7 @@ void make_result_out(const struct msg_make_result *r, Tutti__V1__MakeResult *m, 
         m->membership = r->membership;
         m->size_bytes = r->size_bytes;
         m->n_slots = r->n_slots;
+        m->word = r->word;
         m->device = string_out(r->device);
         if (r->has_key) {
                 key_out(&r->key, key);

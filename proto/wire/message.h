@@ -67,6 +67,7 @@ struct page_slot {
 /* What a client starts without a packet (wire format, little-endian): one memfd for each connection that asks
  * for it, sealed SHRINK, GROW and SEAL. Written by the client alone. */
 #define LANE_KEY_WORDS  (MAX_KEY_BYTES / sizeof(uint64_t))
+#define LANE_WORDS      64
 #define LANE_PAGE_BYTES 4096
 
 struct lane_slot {
@@ -74,6 +75,9 @@ struct lane_slot {
         _Atomic uint64_t request, prepared, membership, epoch;
         _Atomic uint64_t key_bytes; /* 0: its number is key[0] */
         _Atomic uint64_t key[LANE_KEY_WORDS];
+        /* Bit s is turned over when slot s of the result object that was asked for with this word (counted
+         * from 1) is given back. */
+        _Atomic uint64_t given_back[LANE_WORDS];
 };
 
 /* Behind the slots of the status page, by tuttid alone. */
@@ -83,6 +87,7 @@ struct lane_board {
         _Atomic uint64_t passed;     /* the last start that is answered by a packet */
         /* Of the last that was run on the lane, before its slot of the status page says `done`. */
         _Atomic uint64_t wait_ns, run_ns, done_ns, last_rank;
+        _Atomic uint64_t slot; /* of the result object that it goes to */
 };
 
 #define STATUS_MEMFD_BYTES (STATUS_PAGE_BYTES + 4096)
@@ -243,6 +248,7 @@ struct msg_make_result {
         struct key key;
         uint64_t size_bytes;
         uint32_t n_slots; /* 0: two */
+        uint32_t word;    /* 1..LANE_WORDS; 0: none */
         const char *device;
 };
 

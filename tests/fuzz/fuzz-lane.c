@@ -1,6 +1,7 @@
 /* The bytes are what clients do to the lane and what the loop thread does with it, a letter each (see play);
  * the thread runs meanwhile. Whatever they do: only sets are run, under one key and in their epoch; the
- * numbers of a road grow by one; nothing is run or handed over twice; and afterwards honest clients meet. */
+ * numbers of a road grow by one; nothing is run or handed over twice; no slot is written that a member has
+ * not given back; and afterwards honest clients meet. */
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +11,8 @@
 #define N_CLIENTS   4
 #define N_ROADS     3
 #define N_SETS      2
+#define N_SLOTS     2
+#define SLOT_ROAD   1    /* whose first set goes to a result object */
 #define MAX_WRITTEN 2048 /* fewer than there are slots in a page */
 #define MAX_NEW     32
 
@@ -33,8 +36,9 @@ struct player {
         bool is_there;
         struct stage_client client;
         uint64_t session, n_changes,
-                n_used;        /* changes of its start word; starts that were run or handed over */
-        struct written *entry; /* that stands in the slot; NULL: none */
+                n_used;            /* changes of its start word; starts that were run or handed over */
+        uint64_t n_turns[N_SLOTS]; /* of the bits in its word */
+        struct written *entry;     /* that stands in the slot; NULL: none */
 };
 
 struct way {
@@ -42,6 +46,10 @@ struct way {
         struct stage_set sets[N_SETS];
         const struct lane_set *running;
         uint64_t next_number, n_runs;
+        struct slot all[N_SLOTS];
+        struct slots slots;
+        struct slot_user users[N_CLIENTS], *of[N_CLIENTS];
+        uint64_t n_leases[N_SLOTS], n_turns_before[N_CLIENTS][N_SLOTS];
 };
 
 struct world {
@@ -127,6 +135,18 @@ static void way_free(struct way *way) {
         free(way);
 }
 
+/* Each lease but the first of a slot was given back by each member before the next. */
+static void check_slot(struct world *w, struct way *way, const struct lane_run *run) {
+        EXPECT(run->slot < N_SLOTS);
+        way->n_leases[run->slot]++;
+        for (uint32_t i = 0; i < way->lane.n_places; i++) {
+                const struct player *p = find_player(w, way->lane.places[i].session);
+                if (p)
+                        EXPECT(way->n_leases[run->slot] <=
+                                p->n_turns[run->slot] - way->n_turns_before[i][run->slot] + 1);
+        }
+}
+
 static void note_run(struct world *w, const struct lane_run *run) {
         struct way *way = find_way(w, run->road);
         EXPECT(run->set == &way->sets[0].set || run->set == &way->sets[1].set);
@@ -136,9 +156,12 @@ static void note_run(struct world *w, const struct lane_run *run) {
         way->n_runs++;
         for (uint32_t i = 0; i < way->lane.n_places; i++)
                 check_half(w, run, i);
+        if (run->set->slots)
+                check_slot(w, way, run);
         if (!way->running || run->number + 1 != way->lane.next_number)
                 return;
         EXPECT(way->running == run->set);
+        lane_end_slot(run);
         way->running = NULL;
         if (way != w->doomed)
                 return;
@@ -183,6 +206,19 @@ static void take_refused(struct world *w) {
                         }
 }
 
+static void give_slots(struct world *w, struct way *way, const uint32_t *who) {
+        way->slots = (struct slots){ .n = N_SLOTS, .stride_bytes = 4096, .all = way->all };
+        for (uint32_t i = 0; i < way->lane.n_places; i++) {
+                const struct player *p = &w->players[who[i]];
+                const _Atomic uint64_t *word = &lane_words(p->client.lane)[who[i]];
+                way->users[i] = (struct slot_user){ .rank = i, .word = word, .heard = atomic_load(word) };
+                way->of[i] = &way->users[i];
+                memcpy(way->n_turns_before[i], p->n_turns, sizeof(p->n_turns));
+        }
+        way->sets[0].set.slots = &way->slots;
+        way->sets[0].set.users = way->of;
+}
+
 static void make_road(struct world *w, uint32_t road) {
         const uint32_t *who = &members[road][1], n = members[road][0];
         for (uint32_t i = 0; i < n; i++)
@@ -204,6 +240,8 @@ static void make_road(struct world *w, uint32_t road) {
                 stage_set_init(&way->sets[i], &(struct stage_set_shape){ 1, 1, 100 * (i + 1) });
                 list_append(&way->lane.sets, &way->sets[i].set.link);
         }
+        if (road == SLOT_ROAD)
+                give_slots(w, way, who);
         w->ways[road] = way;
 }
 
@@ -315,6 +353,14 @@ static void poke(struct player *p, uint32_t word, uint64_t value) {
         }
 }
 
+/* Bits of its word, whether it holds those slots or not. */
+static void turn(struct world *w, uint32_t client, uint64_t bits) {
+        struct player *p = &w->players[client];
+        for (uint32_t slot = 0; slot < N_SLOTS; slot++)
+                p->n_turns[slot] += bits >> slot & 1;
+        atomic_fetch_xor(&p->client.slot->given_back[client], bits);
+}
+
 static void settle(struct world *w) {
         take_runs(w);
         for (uint32_t i = 0; i < N_CLIENTS && !w->is_held; i++)
@@ -350,7 +396,12 @@ static void play_client(struct world *w, char letter, uint32_t client, struct sc
         case 'x': free_client(w, client); break;
         case 'p': (void)take_start(w, client); break;
         case 'r': stage_ring(&p->client); break;
-        case 'w': poke(p, a, b); break;
+        case 'w':
+                if (a == 7)
+                        turn(w, client, b);
+                else
+                        poke(p, a, b);
+                break;
         case 'b': bump(p, a == 7 ? UINT64_MAX : a); break; /* 7: backwards */
         }
 }

@@ -339,6 +339,29 @@ START_TEST(B1_another_half_is_compared) {
 }
 END_TEST
 
+/* Both are started without a ring, and end by the packet that comes behind them: it finds the lane closed. */
+START_TEST(B1_what_ends_before_a_packet_leaves_the_lane_closed_for_it) {
+        struct hands p;
+        hands_open(&p, 2);
+        struct entry half = raw_entry(1, 8);
+        struct request submit = raw_submit_request(&p.m[1], "b", &half);
+        submit.submit.prepare = 8;
+        const struct request same = raw_submit_request(&p.m[0], "b", &half);
+        uint64_t sent[2] = { raw_send(p.r[0], &same), raw_send(p.r[1], &submit) };
+        expect_all(&p, sent, STATUS_OK);
+        for (uint32_t i = 0; i < 2; i++)
+                raw_lane_expect_open(&p.l[i], true);
+        usleep(20000); /* nobody watches any more */
+        for (uint32_t i = 0; i < 2; i++)
+                sent[i] = raw_lane_write(p.r[i], &p.l[i], &p.m[i], "a", 7 + i);
+        const struct request unprepare = { .type = REQUEST_UNPREPARE, .prepared = 7 };
+        uint64_t forgotten = raw_send(p.r[1], &unprepare);
+        expect_all(&p, sent, STATUS_MISMATCH);
+        raw_expect(p.r[1], forgotten, STATUS_OK);
+        hands_close(&p);
+}
+END_TEST
+
 START_TEST(P4_a_number_that_is_not_kept_is_refused_and_the_peers_hear_of_it) {
         struct hands p;
         hands_open(&p, 2);
@@ -542,9 +565,9 @@ UNIT_MAIN("lane", 60, P10_what_comes_again_runs_on_the_lane_and_is_right,
         who_starts_while_the_others_send_is_passed_on,
         a_start_that_comes_too_late_for_the_road_waits_for_its_ring,
         a_ring_for_nothing_is_refused_and_harms_nobody, P2_different_keys_meet_whom_they_name,
-        B1_another_half_is_compared, P4_a_number_that_is_not_kept_is_refused_and_the_peers_hear_of_it,
-        P5_an_epoch_that_is_over_is_refused, P8_what_was_started_can_be_aborted_by_who_knows_of_it,
-        B7_a_key_that_is_pending_is_not_started_again, P6_who_sleeps_has_a_deadline,
-        C1_the_end_of_a_peer_is_told_to_who_has_started, P5_the_last_half_of_one_that_ends_counts,
-        who_leaves_is_not_waited_for, what_is_forgotten_is_not_run,
+        B1_another_half_is_compared, B1_what_ends_before_a_packet_leaves_the_lane_closed_for_it,
+        P4_a_number_that_is_not_kept_is_refused_and_the_peers_hear_of_it, P5_an_epoch_that_is_over_is_refused,
+        P8_what_was_started_can_be_aborted_by_who_knows_of_it, B7_a_key_that_is_pending_is_not_started_again,
+        P6_who_sleeps_has_a_deadline, C1_the_end_of_a_peer_is_told_to_who_has_started,
+        P5_the_last_half_of_one_that_ends_counts, who_leaves_is_not_waited_for, what_is_forgotten_is_not_run,
         P16_a_hole_under_a_run_ends_its_owner_alone, P18_a_lane_is_charged)

@@ -312,6 +312,48 @@ START_TEST(a_buffer_that_is_freed_goes_with_what_is_prepared) {
 }
 END_TEST
 
+/* Into slots, as the plain call; an object that is freed is gone for it too. */
+static void run_into_slots(struct replica *me) {
+        struct tutti_group *g = replica_join_group(me, &TUTTI_JOIN(.group = "train"));
+        struct tutti_object *o;
+        struct tutti_prepared *p;
+        struct floats f;
+        floats_init(me->t, &f, N_FLOATS);
+        expect_status(
+                tutti_object_make(g, &TUTTI_OBJECT(.name = "sum", .n_bytes = N_FLOATS * sizeof(float)), &o),
+                TUTTI_OK);
+        struct tutti_value output =
+                TUTTI_VALUE(.object = o, .dtype = TUTTI_F32, .n_dims = 1, .shape = { N_FLOATS });
+        expect_status(tutti_prepare_all_reduce(g, TUTTI_SUM, &f.value, &output, NULL, &p), TUTTI_OK);
+        uint32_t last = 2;
+        for (uint32_t step = 0; step < 300; step++) {
+                floats_fill(&f, (float)(me->rank + step));
+                if (step % 3) /* a plain call that comes again beside it */
+                        expect_status(tutti_prepared_run(p, NULL), TUTTI_OK);
+                else
+                        expect_status(tutti_all_reduce(g, NULL, TUTTI_SUM, &f.value, &output), TUTTI_OK);
+                uint32_t slot = tutti_last_result()->slot;
+                const float *sum = tutti_object_data(o, slot);
+                ck_assert_uint_ne(slot, last);
+                for (size_t i = 0; i < N_FLOATS; i++)
+                        ck_assert(sum[i] == sum_of(me, (float)step));
+                if (last < 2)
+                        expect_status(tutti_object_release(o, last), TUTTI_OK);
+                last = slot;
+        }
+        expect_status(tutti_barrier(g, NULL), TUTTI_OK);
+        tutti_object_free(o);
+        const struct tutti_error_info *e = expect_error(tutti_prepared_run(p, "gone"));
+        ck_assert(e->status != TUTTI_OK);
+        floats_meet(g, NULL, &f, (float)me->rank, sum_of(me, 0));
+        tutti_prepared_free(p);
+}
+
+START_TEST(what_is_prepared_goes_into_slots) {
+        replicas_run(2, run_into_slots);
+}
+END_TEST
+
 /* After leaving it ends as every call does. */
 static void run_after_leaving(struct replica *me) {
         struct tutti_group *g = replica_join_group(me, &TUTTI_JOIN(.group = "train"));
@@ -334,4 +376,5 @@ END_TEST
 UNIT_MAIN("prepare", 60, P10_what_is_prepared_is_right_each_time,
         B1_what_is_prepared_meets_plain_calls_and_is_compared, P2_what_is_prepared_is_started_in_any_order,
         threads_run_what_is_prepared, B1_what_cannot_be_prepared_is_said_at_once, G2_preparing_takes_no_key,
-        a_buffer_that_is_freed_goes_with_what_is_prepared, after_leaving_nothing_is_run)
+        a_buffer_that_is_freed_goes_with_what_is_prepared, what_is_prepared_goes_into_slots,
+        after_leaving_nothing_is_run)

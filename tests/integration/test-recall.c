@@ -96,6 +96,38 @@ START_TEST(calls_that_differ_in_one_thing_are_told_apart) {
 }
 END_TEST
 
+/* Two objects in turn, one after the other behind the same handle. */
+static void make_objects(struct replica *me) {
+        struct tutti_group *g = replica_join_group(me, &TUTTI_JOIN(.group = "train"));
+        struct floats f;
+        floats_init(me->t, &f, N_FLOATS);
+        for (uint32_t k = 0; k < 60; k++) {
+                struct tutti_object *o;
+                const struct tutti_object_args args =
+                        TUTTI_OBJECT(.name = k % 2 ? "odd" : "even", .n_bytes = N_FLOATS * sizeof(float));
+                expect_status(tutti_object_make(g, &args, &o), TUTTI_OK);
+                const struct tutti_value output =
+                        TUTTI_VALUE(.object = o, .dtype = TUTTI_F32, .n_dims = 1, .shape = { N_FLOATS });
+                for (uint32_t again = 0; again < 5; again++) {
+                        floats_fill(&f, (float)(me->rank + k + again));
+                        expect_status(tutti_all_reduce(g, NULL, TUTTI_SUM, &f.value, &output), TUTTI_OK);
+                        uint32_t slot = tutti_last_result()->slot;
+                        const float *sum = tutti_object_data(o, slot);
+                        for (size_t i = 0; i < N_FLOATS; i++)
+                                ck_assert(sum[i] == sum_of(me, (float)(k + again)));
+                        expect_status(tutti_object_release(o, slot), TUTTI_OK);
+                }
+                expect_status(tutti_barrier(g, NULL), TUTTI_OK);
+                tutti_object_free(o);
+                expect_status(tutti_barrier(g, NULL), TUTTI_OK);
+        }
+}
+
+START_TEST(another_object_behind_the_same_handle_is_another) {
+        replicas_run(2, make_objects);
+}
+END_TEST
+
 /* The same values through two memberships, and one that is joined anew. */
 static void meet_in_turn(struct replica *me) {
         struct floats f;
@@ -161,5 +193,6 @@ START_TEST(P12_a_base_set_counts_each_time) {
 END_TEST
 
 UNIT_MAIN("recall", 60, another_buffer_behind_the_same_handle_is_another,
-        calls_that_differ_in_one_thing_are_told_apart, a_call_belongs_to_its_membership,
-        B1_what_is_refused_is_refused_each_time, P12_a_base_set_counts_each_time)
+        calls_that_differ_in_one_thing_are_told_apart, another_object_behind_the_same_handle_is_another,
+        a_call_belongs_to_its_membership, B1_what_is_refused_is_refused_each_time,
+        P12_a_base_set_counts_each_time)

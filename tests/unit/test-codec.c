@@ -374,6 +374,7 @@ static const struct request make_result = { .request = 5,
                 .key = { .n_bytes = 4, .bytes = "sums" },
                 .size_bytes = UINT64_MAX,
                 .n_slots = UINT32_MAX,
+                .word = 64,
                 .device = "CPU:1" } },
                             release_result = { .request = 5,
                                     .type = REQUEST_RELEASE_RESULT,
@@ -387,6 +388,7 @@ START_TEST(result_objects_are_made_released_and_told) {
         SAME_KEY(a, b, key);
         SAME(a, b, size_bytes);
         SAME(a, b, n_slots);
+        SAME(a, b, word);
         SAME_STR(a, b, device);
         struct request r = pass_request(&release_result);
         SAME(&release_result.release_result, &r.release_result, result);

@@ -453,6 +453,36 @@ START_TEST(lengths_of_results_are_zero_until_they_are_known_and_go_with_a_reset)
 }
 END_TEST
 
+START_TEST(what_lies_in_a_result_object_moves_with_its_slot) {
+        struct plan p;
+        plan_init(&p);
+        for (uint32_t i = 0; i < 3; i++) {
+                const struct step step = {
+                        .kind = STEP_COPY, .dtype = DTYPE_U8, .n_inputs = 1, .n_outputs = 1, .count = 100
+                };
+                struct step *added = plan_add_step(&p, &step);
+                ck_assert_ptr_nonnull(added);
+                *plan_inputs(&p, added) = (struct operand){ .buffer = 1, .offset_bytes = 7 };
+                *plan_outputs(&p, added) =
+                        (struct operand){ .buffer = i == 1, .offset_bytes = 8192 + i, .result = i != 1 };
+        }
+        p.slot_offset_bytes = 8192;
+        plan_freeze(&p, 64);
+        const uint64_t offsets[] = { 0, 0, 1 << 20, 8192, 4096 };
+        for (size_t k = 0; k < sizeof(offsets) / sizeof(*offsets); k++) {
+                plan_move_slot(&p, offsets[k]);
+                for (uint32_t i = 0; i < 3; i++) {
+                        ck_assert_uint_eq(plan_inputs(&p, &p.steps[i])->offset_bytes, 7);
+                        ck_assert_uint_eq(
+                                plan_outputs(&p, &p.steps[i])->offset_bytes, i == 1 ? 8193 : offsets[k] + i);
+                }
+        }
+        plan_reset(&p);
+        ck_assert_uint_eq(p.slot_offset_bytes, 0);
+        plan_deinit(&p);
+}
+END_TEST
+
 START_TEST(a_plan_that_is_used_again_allocates_nothing) {
         struct plan p;
         plan_init(&p);
@@ -474,6 +504,6 @@ UNIT_MAIN("plan", 30, every_element_is_in_exactly_one_piece,
         a_chunk_may_hold_only_the_tail_of_an_element, counts_are_64_bit, an_empty_plan_has_no_chunks,
         chunks_keep_to_one_phase_and_one_device, scratch_is_one_area_a_device, prints_what_it_will_do,
         the_first_steps_survive_growth, short_memory_leaves_a_plan_that_can_go_on,
-        a_plan_that_is_used_again_allocates_nothing,
+        a_plan_that_is_used_again_allocates_nothing, what_lies_in_a_result_object_moves_with_its_slot,
         lengths_of_results_are_zero_until_they_are_known_and_go_with_a_reset,
         E11_the_first_input_that_was_read_otherwise_is_found)
