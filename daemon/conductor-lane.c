@@ -16,7 +16,7 @@
 #include "base/table.h"
 
 /* Read and written by one collective: beyond it a second worker would help. */
-#define LANE_MAX_MOVED_BYTES (6u << 20)
+#define LANE_MAX_MOVED_BYTES (16u << 20)
 
 struct standing_part {
         struct list link; /* in prepared.standings */
@@ -324,6 +324,7 @@ void conductor_teach_lane(struct conductor *c, struct prepared *first, struct me
                 list_append(&p->standings, &s->parts[i].link);
                 i++;
         }
+        plan_cut(&first->task->plan, lanes_chunk_bytes(c->house.lanes, &first->task->plan));
         s->set.plan = &first->task->plan;
         s->set.numbers = s->numbers;
         s->first = first;

@@ -52,20 +52,6 @@ static const struct lane_set *find_set(const struct lane_road *road) {
 
 /* --- running; without the lock --- */
 
-static enum status run_plan(struct lanes *l, const struct plan *plan, const struct memory **culprit) {
-        struct findings found = { 0 }; /* its plan checks nothing */
-        struct stage stage;
-        uint32_t cursor = 0;
-        while (plan_next_stage(plan, &cursor, &stage))
-                for (uint64_t chunk = stage.first_chunk; chunk < stage.end_chunk; chunk++) {
-                        enum status status =
-                                l->backend->ops->run_chunk(l->backend, plan, chunk, &found, culprit);
-                        if (status != STATUS_OK)
-                                return status;
-                }
-        return STATUS_OK;
-}
-
 static void set_pages(const struct lane_run *run, enum page_state state) {
         for (uint32_t i = 0; i < run->road->n_places; i++)
                 page_set(run->road->places[i].lane->page, run->requests[i], run->number, state);
@@ -85,14 +71,15 @@ static void write_boards(const struct lane_run *run) {
 }
 
 static void run_set(struct lanes *l, struct lane_run *run) {
-        const struct memory *culprit = NULL;
+        struct lane_outcome outcome;
         uint64_t begun_ns = clock_now_ns();
         set_pages(run, PAGE_BEGUN);
-        run->status = run_plan(l, run->set->plan, &culprit);
+        run->status = assistants_run(&l->assistants, run->set->plan, &outcome);
         run->done_ns = clock_now_ns();
         run->blocked_ns = run->done_ns - begun_ns >= BLOCKED_NS ? run->done_ns - begun_ns : 0;
-        run->culprit_session = culprit ? culprit->session : 0;
-        run->culprit_buffer = culprit ? culprit->buffer : 0;
+        run->culprit_session = outcome.culprit ? outcome.culprit->session : 0;
+        run->culprit_buffer = outcome.culprit ? outcome.culprit->buffer : 0;
+        run->is_assisted = outcome.is_assisted;
         if (run->status != STATUS_OK)
                 return;
         write_boards(run);
@@ -167,6 +154,7 @@ static void run_road(struct lanes *l, struct lane_road *road, const struct lane_
         road->running = NULL;
         road->last_ns = run->done_ns;
         l->stats.n_runs++;
+        l->stats.n_assisted += run->is_assisted;
         l->n_put++;
         atomic_fetch_add_explicit(&l->n_news, 1, memory_order_release);
         if (!road->is_open || run->status != STATUS_OK || l->n_put - l->n_taken == LANE_MAX_RUNS / 2)

@@ -223,6 +223,9 @@ bool plan_find_changed_input(
  * moved_bytes. A step's share is count * element size; a JOIN has none. */
 void plan_freeze(struct plan *p, uint64_t chunk_bytes);
 
+/* The same, frozen as it is, in chunks of another size. Not while it runs. */
+void plan_cut(struct plan *p, uint64_t chunk_bytes);
+
 /* The chunks of one device in one phase: a range. */
 struct stage {
         uint32_t device, phase;
