@@ -88,6 +88,7 @@ struct conductor {
         uint64_t last_prepared, n_started, n_replayed;
         struct road *roads;       /* by group */
         uint64_t n_on_lane;       /* collectives that were run there */
+        uint64_t n_assisted;      /* of them, by several threads */
         struct lane_run lane_run; /* at hand */
         uint32_t n_running;       /* planned or run elsewhere */
         struct arena request_arena, scratch;

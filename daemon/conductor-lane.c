@@ -416,6 +416,7 @@ static void conductor_ran(struct conductor *c, const struct lane_run *run) {
         struct meeting *m = s->meeting;
         fill_meeting(m, run);
         c->n_on_lane++;
+        c->n_assisted += run->is_assisted;
         c->n_replayed++;
         c->n_started += m->n_halves;
         if (run->status == STATUS_OK)

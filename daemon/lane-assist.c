@@ -19,8 +19,8 @@
 #include "base/log.h"
 
 /* Read and written by a run: below it, it is over before it is shared; of a thread's part, likewise. */
-#define SHARED_MOVED_BYTES (512u << 10)
-#define PART_MOVED_BYTES   (256u << 10)
+#define SHARED_MOVED_BYTES (1u << 20)
+#define PART_MOVED_BYTES   (512u << 10)
 /* From here on it takes longer than a thread needs to wake up on another core. */
 #define WORTH_WAKING_BYTES (2u << 20)
 /* A chunk: as little as can be waited for, as much as makes its taking cheap. */

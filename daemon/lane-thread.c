@@ -154,7 +154,6 @@ static void run_road(struct lanes *l, struct lane_road *road, const struct lane_
         road->running = NULL;
         road->last_ns = run->done_ns;
         l->stats.n_runs++;
-        l->stats.n_assisted += run->is_assisted;
         l->n_put++;
         atomic_fetch_add_explicit(&l->n_news, 1, memory_order_release);
         if (!road->is_open || run->status != STATUS_OK || l->n_put - l->n_taken == LANE_MAX_RUNS / 2)

@@ -95,7 +95,7 @@ struct lane_run {
 };
 
 struct lanes_stats {
-        uint64_t n_runs, n_assisted, n_passed, n_rings;
+        uint64_t n_runs, n_passed, n_rings;
 };
 
 /* How many threads may help the lane's, where so many compute for a device (0: one a core): one less than
