@@ -15,6 +15,7 @@
 #include <errno.h>
 #include <sched.h>
 #include <string.h>
+#include <unistd.h>
 #include "base/clock.h"
 #include "base/log.h"
 
@@ -22,18 +23,17 @@
 #define SHARED_MOVED_BYTES (1u << 20)
 #define PART_MOVED_BYTES   (512u << 10)
 /* From here on it takes longer than a thread needs to wake up on another core. */
-#define WORTH_WAKING_BYTES (2u << 20)
+#define WORTH_WAKING_BYTES (4u << 20)
 /* A chunk: as little as can be waited for, as much as makes its taking cheap. */
 #define CHUNK_MOVED_BYTES (128u << 10)
 #define CHUNK_UNIT_BYTES  4096u
 #define MOST_CHUNKS       64
 
-#define LINGER_NS   (NS_PER_MS / 10) /* after it has helped */
-#define LATE_NS     NS_PER_MS        /* for one chunk: somebody else uses up that core */
-#define MAX_BANK_NS (4 * NS_PER_MS)
-#define OFF_NS      (100 * NS_PER_MS)
-#define MAX_OFF_NS  (500 * NS_PER_MS)
-#define CLOSE_LOOKS 4000 /* at the door, before the core is given to others: as long as a chunk takes */
+#define LINGER_NS (NS_PER_MS / 10) /* after it has helped */
+/* Until everybody has left: looks, for as long as a chunk takes; then yields; then memory stands still. */
+#define CLOSE_LOOKS    4000
+#define CLOSE_YIELDS   1000
+#define CLOSE_SLEEP_US 100
 
 #define DOOR_OPEN 0x80000000u
 
@@ -77,6 +77,7 @@ static bool take_chunk(struct lane_assistants *a, uint32_t own, uint64_t *ret_ch
 }
 
 static void share_out(struct lane_assistants *a, const struct stage *stage) {
+        CHECK(stage->end_chunk <= UINT32_MAX);
         uint64_t n = stage->end_chunk - stage->first_chunk, n_shares = a->n_sharing + 1;
         for (uint32_t i = 0; i <= a->n; i++) {
                 uint64_t begin = i < n_shares ? n * i / n_shares : 0;
@@ -97,7 +98,7 @@ static void note_failure(struct lane_assistants *a, enum status status, const st
 
 /* How many it has run. */
 static uint32_t run_chunks(struct lane_assistants *a, uint32_t own) {
-        struct findings found = { 0 }; /* the plan checks nothing */
+        struct findings found = { 0 }; /* plans of the lane check nothing */
         uint32_t n = 0;
         uint64_t chunk;
         while (!atomic_load_explicit(&a->has_failed, memory_order_relaxed) && take_chunk(a, own, &chunk)) {
@@ -200,11 +201,11 @@ static void wake(struct lane_assistants *a, uint32_t n_wanted) {
                 pthread_cond_signal(&a->wake);
 }
 
-/* How many may help with this run; wakes them where it is long enough for that, or the next one will be here
- * soon. */
+/* How many may help with what is run next; wakes them where it is long enough for that, or the next one will
+ * be here soon. */
 static uint32_t call_assistants(struct lane_assistants *a, const struct plan *plan, uint64_t now_ns) {
         uint64_t n_wanted = plan->moved_bytes / PART_MOVED_BYTES - 1;
-        if (now_ns < a->off_until_ns)
+        if (!regret_may_yield(&a->regret, now_ns))
                 return 0;
         if (n_wanted > a->n)
                 n_wanted = a->n;
@@ -218,72 +219,61 @@ static uint32_t call_assistants(struct lane_assistants *a, const struct plan *pl
         return n_awake < n_wanted ? n_awake : (uint32_t)n_wanted;
 }
 
-/* Who is late for a chunk has lost its core in it. What help has saved stands against such times; when
- * nothing of it is left nobody is called for a while, each time a longer one. */
-static void note_late(struct lane_assistants *a, uint64_t late_ns, uint64_t now_ns) {
-        if (late_ns <= a->bank_ns) {
-                a->bank_ns -= late_ns;
-                return;
-        }
-        a->bank_ns = 0;
-        a->off_ns = 2 * a->off_ns < OFF_NS ? OFF_NS : 2 * a->off_ns;
-        if (a->off_ns > MAX_OFF_NS)
-                a->off_ns = MAX_OFF_NS;
-        a->off_until_ns = now_ns + a->off_ns;
-}
-
+/* Who is late for a chunk has lost its core in it: where that is regretted nobody is called for a while. */
 static void close_door(struct lane_assistants *a) {
-        uint64_t began_ns = 0;
+        uint64_t began_ns = clock_now_ns();
         atomic_fetch_and_explicit(&a->door, ~DOOR_OPEN, memory_order_relaxed);
-        for (uint32_t n = 0; atomic_load_explicit(&a->door, memory_order_acquire) != 0; n++) {
-                if (n < CLOSE_LOOKS)
-                        continue;
-                if (began_ns == 0)
-                        began_ns = clock_now_ns();
-                sched_yield();
-        }
-        uint64_t now_ns = began_ns ? clock_now_ns() : 0;
-        if (now_ns - began_ns >= LATE_NS)
-                note_late(a, now_ns - began_ns, now_ns);
+        for (uint32_t n = 0; atomic_load_explicit(&a->door, memory_order_acquire) != 0; n++)
+                if (n >= CLOSE_LOOKS + CLOSE_YIELDS)
+                        usleep(CLOSE_SLEEP_US);
+                else if (n >= CLOSE_LOOKS)
+                        sched_yield();
+        uint64_t now_ns = clock_now_ns();
+        if (atomic_load_explicit(&a->n_taken, memory_order_relaxed) > 0)
+                regret_note(&a->regret, now_ns - began_ns, now_ns);
 }
 
-static void note_saved(struct lane_assistants *a, uint64_t began_ns) {
-        uint64_t n_taken = atomic_load_explicit(&a->n_taken, memory_order_relaxed);
-        a->last_ns = clock_now_ns();
-        a->bank_ns += (a->last_ns - began_ns) * n_taken / a->plan->n_chunks;
-        if (a->bank_ns < MAX_BANK_NS)
-                return;
-        a->bank_ns = MAX_BANK_NS;
-        a->off_ns = 0;
-}
-
-static void run_stage(struct lane_assistants *a, const struct stage *stage) {
-        share_out(a, stage);
-        if (a->n_sharing)
-                atomic_store_explicit(&a->door, DOOR_OPEN, memory_order_release);
-        (void)run_chunks(a, 0);
-        if (a->n_sharing)
-                close_door(a);
-}
-
-enum status assistants_run(struct lane_assistants *a, const struct plan *plan, struct lane_outcome *ret) {
-        bool is_shared = a->n > 0 && plan->moved_bytes >= SHARED_MOVED_BYTES;
-        uint64_t began_ns = is_shared ? clock_now_ns() : 0;
+static enum status run_shared(struct lane_assistants *a, const struct plan *plan, struct lane_outcome *ret) {
         struct stage stage;
         uint32_t cursor = 0;
         a->plan = plan;
         a->status = STATUS_OK;
         a->culprit = NULL;
-        a->n_sharing = is_shared ? call_assistants(a, plan, began_ns) : 0;
         atomic_store_explicit(&a->has_failed, false, memory_order_relaxed);
         atomic_store_explicit(&a->n_taken, 0, memory_order_relaxed);
-        while (a->status == STATUS_OK && plan_next_stage(plan, &cursor, &stage))
-                run_stage(a, &stage);
-        if (is_shared)
-                note_saved(a, began_ns);
+        while (a->status == STATUS_OK && plan_next_stage(plan, &cursor, &stage)) {
+                a->n_sharing = call_assistants(a, plan, clock_now_ns());
+                share_out(a, &stage);
+                if (a->n_sharing)
+                        atomic_store_explicit(&a->door, DOOR_OPEN, memory_order_release);
+                (void)run_chunks(a, 0);
+                if (a->n_sharing)
+                        close_door(a);
+        }
+        a->last_ns = clock_now_ns();
         ret->culprit = a->culprit;
         ret->is_assisted = atomic_load_explicit(&a->n_taken, memory_order_relaxed) > 0;
         return a->status;
+}
+
+static enum status run_alone(struct lane_assistants *a, const struct plan *plan, struct lane_outcome *ret) {
+        struct findings found = { 0 };
+        struct stage stage;
+        uint32_t cursor = 0;
+        *ret = (struct lane_outcome){ 0 };
+        while (plan_next_stage(plan, &cursor, &stage))
+                for (uint64_t chunk = stage.first_chunk; chunk < stage.end_chunk; chunk++) {
+                        enum status status =
+                                a->backend->ops->run_chunk(a->backend, plan, chunk, &found, &ret->culprit);
+                        if (status != STATUS_OK)
+                                return status;
+                }
+        return STATUS_OK;
+}
+
+enum status assistants_run(struct lane_assistants *a, const struct plan *plan, struct lane_outcome *ret) {
+        bool is_shared = a->n > 0 && plan->moved_bytes >= SHARED_MOVED_BYTES;
+        return is_shared ? run_shared(a, plan, ret) : run_alone(a, plan, ret);
 }
 
 /* --- life; the loop thread --- */
@@ -310,6 +300,7 @@ uint64_t lanes_chunk_bytes(const struct lanes *l, const struct plan *plan) {
 int assistants_start(struct lane_assistants *a, struct backend *backend, uint32_t n) {
         CHECK(n <= LANE_MAX_ASSISTANTS);
         a->backend = backend;
+        regret_init(&a->regret);
         atomic_store(&a->cpu_of_lane, -1);
         for (uint32_t i = 0; i < n; i++) {
                 struct lane_assistant *t = &a->threads[i];

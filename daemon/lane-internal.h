@@ -46,10 +46,9 @@ struct lane_assistants {
         uint32_t n;
         struct lane_assistant threads[LANE_MAX_ASSISTANTS];
         /* The lane's thread's. */
-        uint32_t n_sharing;            /* of them, with the run */
-        uint64_t last_ns;              /* when the last run ended that was large enough */
-        uint64_t bank_ns;              /* what help has saved, and waiting for it has not cost */
-        uint64_t off_until_ns, off_ns; /* nobody is called until then; how long the last such time was */
+        uint32_t n_sharing;   /* of them, with the stage that is run */
+        uint64_t last_ns;     /* when the last run ended that was large enough */
+        struct regret regret; /* of having waited for them */
         /* What is run: the lane's thread's while the door is shut and nobody is inside. */
         const struct plan *plan;
         enum status status; /* of whoever has made has_failed true */
