@@ -201,22 +201,25 @@ static void wake(struct lane_assistants *a, uint32_t n_wanted) {
                 pthread_cond_signal(&a->wake);
 }
 
-/* How many may help with what is run next; wakes them where it is long enough for that, or the next one will
- * be here soon. */
-static uint32_t call_assistants(struct lane_assistants *a, const struct plan *plan, uint64_t now_ns) {
-        uint64_t n_wanted = plan->moved_bytes / PART_MOVED_BYTES - 1;
+/* How many are to help with what is run next: those that are awake, or as many as its size is good for where
+ * they are worth waking: where it takes long enough, or the next one will be here soon. */
+static uint32_t choose_helpers(const struct lane_assistants *a, const struct plan *plan) {
+        uint64_t now_ns = clock_now_ns(), n = plan->moved_bytes / PART_MOVED_BYTES - 1;
         if (!regret_may_yield(&a->regret, now_ns))
                 return 0;
-        if (n_wanted > a->n)
-                n_wanted = a->n;
-        bool is_worth_it = plan->moved_bytes >= WORTH_WAKING_BYTES || now_ns - a->last_ns < LINGER_NS;
-        atomic_store_explicit(&a->cpu_of_lane, sched_getcpu(), memory_order_relaxed);
+        if (n > a->n)
+                n = a->n;
         uint32_t n_awake = atomic_load_explicit(&a->n_awake, memory_order_relaxed);
-        if (n_awake < n_wanted && is_worth_it) {
-                wake(a, (uint32_t)n_wanted);
-                return (uint32_t)n_wanted;
-        }
-        return n_awake < n_wanted ? n_awake : (uint32_t)n_wanted;
+        bool is_worth_it = plan->moved_bytes >= WORTH_WAKING_BYTES || now_ns - a->last_ns < LINGER_NS;
+        return n_awake < n && !is_worth_it ? n_awake : (uint32_t)n;
+}
+
+/* Whoever wakes up finds it open. */
+static void open_door(struct lane_assistants *a) {
+        atomic_store_explicit(&a->cpu_of_lane, sched_getcpu(), memory_order_relaxed);
+        atomic_store_explicit(&a->door, DOOR_OPEN, memory_order_release);
+        if (atomic_load_explicit(&a->n_awake, memory_order_relaxed) < a->n_sharing)
+                wake(a, a->n_sharing);
 }
 
 /* Who is late for a chunk has lost its core in it: where that is regretted nobody is called for a while. */
@@ -242,10 +245,10 @@ static enum status run_shared(struct lane_assistants *a, const struct plan *plan
         atomic_store_explicit(&a->has_failed, false, memory_order_relaxed);
         atomic_store_explicit(&a->n_taken, 0, memory_order_relaxed);
         while (a->status == STATUS_OK && plan_next_stage(plan, &cursor, &stage)) {
-                a->n_sharing = call_assistants(a, plan, clock_now_ns());
+                a->n_sharing = choose_helpers(a, plan);
                 share_out(a, &stage);
                 if (a->n_sharing)
-                        atomic_store_explicit(&a->door, DOOR_OPEN, memory_order_release);
+                        open_door(a);
                 (void)run_chunks(a, 0);
                 if (a->n_sharing)
                         close_door(a);
