@@ -29,6 +29,11 @@
 #define CHUNK_UNIT_BYTES  4096u
 #define MOST_CHUNKS       64
 
+/* Of a run, by one thread and by several, which is about as long: beyond it the engine is as fast, and turns
+ * between users. */
+#define MOST_MOVED_BYTES        (6u << 20)
+#define MOST_MOVED_BYTES_SHARED (16u << 20)
+
 #define LINGER_NS (NS_PER_MS / 10) /* after it has helped */
 /* Until everybody has left: looks, for as long as a chunk takes; then yields; then memory stands still. */
 #define CLOSE_LOOKS    4000
@@ -289,6 +294,10 @@ uint32_t lanes_most_assistants(uint32_t n_workers) {
         if (n_workers && n_workers < n)
                 n = n_workers;
         return n - 1 < LANE_MAX_ASSISTANTS ? n - 1 : LANE_MAX_ASSISTANTS;
+}
+
+uint64_t lanes_most_moved_bytes(const struct lanes *l) {
+        return l->assistants.n > 0 ? MOST_MOVED_BYTES_SHARED : MOST_MOVED_BYTES;
 }
 
 uint64_t lanes_chunk_bytes(const struct lanes *l, const struct plan *plan) {

@@ -130,6 +130,8 @@ void lane_road_add(struct lanes *l, struct lane_road *road, const struct lane_pl
  * where it is. */
 void lane_road_deinit(struct lanes *l, struct lane_road *road);
 void lane_road_open(struct lanes *l, struct lane_road *road);
+/* Read and written by one collective: larger ones are not for the lane, as all others wait for them. */
+uint64_t lanes_most_moved_bytes(const struct lanes *l);
 /* In which chunks the plan of a set is to be cut, so that a run of it can be shared. */
 uint64_t lanes_chunk_bytes(const struct lanes *l, const struct plan *plan);
 /* Hands over what was started and did not run: [*ret_n] of LANE_MAX_RANKS. The set that it still runs; NULL:

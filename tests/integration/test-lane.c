@@ -1,6 +1,7 @@
 /* What comes again is started in shared memory and run without a packet (lane.c, lib/lane.c): by plain calls,
  * and by hand, with everything that can come between. */
 #include <fcntl.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -92,6 +93,13 @@ static void large_steps(struct replica *me) {
         replica_hear(me, "end");
 }
 
+/* Where there are cores for it, and time: who is slow sleeps, and the next one starts by a packet. */
+static bool may_be_assisted(uint32_t n) {
+        cpu_set_t allowed;
+        ck_assert_int_eq(sched_getaffinity(0, sizeof(allowed), &allowed), 0);
+        return CPU_COUNT(&allowed) > 1 && n == 2 && unit_scale() == 1;
+}
+
 static void run_large_steps(uint32_t n) {
         struct host *h = host_start(NULL);
         struct host_counters c;
@@ -99,9 +107,8 @@ static void run_large_steps(uint32_t n) {
         replicas_spawn(h, n, large_steps, NULL, r);
         replicas_expect(r, n, "done", 60);
         host_counters(h, &c);
-        ck_assert_uint_gt(c.n_on_lane, 0);
         ck_assert_uint_le(c.n_assisted, c.n_on_lane);
-        if (sysconf(_SC_NPROCESSORS_ONLN) > 1)
+        if (may_be_assisted(n))
                 ck_assert_uint_gt(c.n_assisted, 0);
         printf("# %llu of %d collectives ran on the lane, %llu by several threads\n",
                 (unsigned long long)c.n_on_lane, N_LARGE_ROUNDS * N_LARGE_STEPS,
@@ -124,7 +131,6 @@ START_TEST(one_worker_has_no_assistant) {
         replicas_spawn(h, 2, large_steps, NULL, r);
         replicas_expect(r, 2, "done", 60);
         host_counters(h, &c);
-        ck_assert_uint_gt(c.n_on_lane, 0);
         ck_assert_uint_eq(c.n_assisted, 0);
         replicas_tell(r, 2, "end");
         replicas_end(h, r, 2);
