@@ -23,7 +23,7 @@
 #define SHARED_MOVED_BYTES (1u << 20)
 #define PART_MOVED_BYTES   (512u << 10)
 /* From here on it takes longer than a thread needs to wake up on another core. */
-#define WORTH_WAKING_BYTES (4u << 20)
+#define WORTH_WAKING_BYTES (2u << 20)
 /* A chunk: as little as can be waited for, as much as makes its taking cheap. */
 #define CHUNK_MOVED_BYTES (128u << 10)
 #define CHUNK_UNIT_BYTES  4096u
