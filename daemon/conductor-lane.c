@@ -295,8 +295,8 @@ static bool may_run_on_lane(const struct conductor *c, const struct meeting *m, 
         struct rankset absent = rankset_minus(&m->group->alive, &m->have);
         return !c->is_draining && m->epoch == m->group->epoch && m->n_halves <= LANE_MAX_RANKS &&
                rankset_is_empty(&absent) && plan->n_scratch == 0 && plan->n_extents == 0 &&
-               plan->moved_bytes <= lanes_most_moved_bytes(c->house.lanes) && !o->check_numerics &&
-               !o->check_overflow && !o->check_inputs && has_lanes(c, m);
+               !o->check_numerics && !o->check_overflow && !o->check_inputs && has_lanes(c, m) &&
+               plan->moved_bytes <= lanes_most_moved_bytes(c->house.lanes);
 }
 
 static struct road *road_for(struct conductor *c, const struct meeting *m) {

@@ -16,6 +16,8 @@
  * A run that is under way when its road is closed goes on: it is sealed. Runs come back in order
  * (lanes_take_run), a hundred or so at a time where nobody asks for them.
  *
+ * Where a run is large enough, other threads of the room take a part of its chunks: assistants.
+ *
  * One mutex guards roads and lanes; nobody holds it over a run, and the loop thread takes no other lock here.
  * Slots are copied before anything in them is looked at. Owned by daemon.c; functions are for the loop
  * thread.
