@@ -90,6 +90,7 @@ struct conductor {
         struct road *roads;       /* by group */
         uint64_t n_on_lane;       /* collectives that were run there */
         bool has_packet;          /* it is settled what came before one: no road is opened */
+        uint64_t n_assisted;      /* of them, by several threads */
         struct lane_run lane_run; /* at hand */
         uint32_t n_running;       /* planned or run elsewhere */
         struct arena request_arena, scratch;

@@ -11,9 +11,6 @@
 #include <stdlib.h>
 #include "base/table.h"
 
-/* Read and written by one collective: beyond it a second worker would help. */
-#define LANE_MAX_MOVED_BYTES (6u << 20)
-
 struct standing_part {
         struct list link; /* in prepared.standings */
         struct standing *standing;
@@ -313,8 +310,9 @@ static bool may_run_on_lane(const struct conductor *c, const struct meeting *m, 
         struct rankset absent = rankset_minus(&m->group->alive, &m->have);
         return !c->is_draining && m->epoch == m->group->epoch && m->n_halves <= LANE_MAX_RANKS &&
                rankset_is_empty(&absent) && plan->n_scratch == 0 && plan->n_extents == 0 &&
-               plan->moved_bytes <= LANE_MAX_MOVED_BYTES && !o->check_numerics && !o->check_overflow &&
-               !o->check_inputs && are_kept(m) && has_lanes(c, m) && has_slot_users(m);
+               !o->check_numerics && !o->check_overflow && !o->check_inputs && are_kept(m) &&
+               has_lanes(c, m) && has_slot_users(m) &&
+               plan->moved_bytes <= lanes_most_moved_bytes(c->house.lanes);
 }
 
 static struct road *road_for(struct conductor *c, const struct meeting *m) {
@@ -343,6 +341,7 @@ void conductor_teach_lane(struct conductor *c, struct prepared *first, struct me
                 list_append(&p->standings, &s->parts[i].link);
                 i++;
         }
+        plan_cut(&first->task->plan, lanes_chunk_bytes(c->house.lanes, &first->task->plan));
         s->set.plan = &first->task->plan;
         s->set.numbers = s->numbers;
         s->set.users = s->users;
@@ -437,6 +436,7 @@ static void conductor_ran(struct conductor *c, const struct lane_run *run) {
         struct meeting *m = s->meeting;
         fill_meeting(m, run);
         c->n_on_lane++;
+        c->n_assisted += run->is_assisted;
         c->n_replayed++;
         c->n_started += m->n_halves;
         if (run->status == STATUS_OK)

@@ -72,7 +72,8 @@ bool write_daemon(struct row_writer *w, struct query *q) {
                 .n_started = c->n_started,
                 .n_replayed = c->n_replayed,
                 .n_on_lane = c->n_on_lane,
-                .n_passed = conductor_n_passed(c) };
+                .n_passed = conductor_n_passed(c),
+                .n_assisted = c->n_assisted };
         return true;
 }
 

@@ -125,7 +125,8 @@ static const struct condition conditions[] = {
         { SCMP_SYS(ioctl), 1, WHOLE, UFFDIO_REGISTER }, { SCMP_SYS(ioctl), 1, WHOLE, UFFDIO_UNREGISTER },
         { SCMP_SYS(ioctl), 1, WHOLE, FIONBIO }, { SCMP_SYS(prctl), 0, WHOLE, PR_SET_NAME },
         { SCMP_SYS(prctl), 0, WHOLE, PR_SET_VMA },
-        { SCMP_SYS(prlimit64), 2, UINT64_MAX, 0 }, /* only asked for */
+        { SCMP_SYS(sched_setaffinity), 0, WHOLE, 0 }, /* the caller's own */
+        { SCMP_SYS(prlimit64), 2, UINT64_MAX, 0 },    /* only asked for */
 };
 
 static int allow_calls(scmp_filter_ctx filter) {

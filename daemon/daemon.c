@@ -334,7 +334,7 @@ static int daemon_build_rooms(struct daemon *d) {
         if (r == 0)
                 r = engine_new(&h->engine, &d->loop, c, h->backend, &bell);
         if (r == 0)
-                r = lanes_new(&h->lanes, &d->loop, h->backend, &bell);
+                r = lanes_new(&h->lanes, &d->loop, h->backend, &bell, lanes_most_assistants(c->n_workers));
         if (r == 0)
                 r = daemon_build_workers(d, &bell);
         if (r == 0)

@@ -1,7 +1,9 @@
-/* What the two files of the lane share: lane.c (the loop thread's side), lane-thread.c. */
+/* What the files of the lane share: lane.c (the loop thread's side), lane-thread.c (what is run),
+ * lane-assist.c (how large runs are shared). */
 #pragma once
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include "base/regret.h"
 #include "lane.h"
@@ -23,12 +25,54 @@ struct lane {
         bool is_orphan;             /* its session has gone */
 };
 
+#define CACHE_LINE_BYTES 64
+
+/* Chunks that nobody has taken: the first << 32 | the end. */
+struct lane_share {
+        _Atomic uint64_t left;
+        uint8_t apart[CACHE_LINE_BYTES - sizeof(uint64_t)];
+};
+
+struct lane_assistant {
+        pthread_t thread;
+        struct lane_assistants *all;
+        uint32_t index;
+        cpu_set_t allowed, chosen; /* of the CPUs: by others; by itself, to be apart from the lane's thread */
+};
+
+/* The threads that help with large runs. From all zero, with lock and wake initialised. */
+struct lane_assistants {
+        struct backend *backend;
+        uint32_t n;
+        struct lane_assistant threads[LANE_MAX_ASSISTANTS];
+        /* The lane's thread's. */
+        uint32_t n_sharing;   /* of them, with the stage that is run */
+        uint64_t last_ns;     /* when the last run ended that was large enough */
+        struct regret regret; /* of having waited for them */
+        /* What is run: the lane's thread's while the door is shut and nobody is inside. */
+        const struct plan *plan;
+        enum status status; /* of whoever has made has_failed true */
+        const struct memory *culprit;
+        _Atomic bool has_failed;
+        _Atomic uint32_t n_taken; /* chunks, by assistants */
+        uint8_t apart[CACHE_LINE_BYTES];
+        _Atomic uint32_t door;
+        _Atomic int cpu_of_lane;                           /* where its thread has begun its last large run */
+        struct lane_share shares[LANE_MAX_ASSISTANTS + 1]; /* its thread's, then the assistants' */
+        pthread_mutex_t lock;
+        pthread_cond_t wake;
+        uint32_t n_to_wake;       /* under the lock */
+        _Atomic uint32_t n_awake; /* changed under the lock; with those that are to wake up */
+        _Atomic bool is_stopping;
+};
+
 struct lanes {
         struct backend *backend;
         struct doorbell bell;
         uv_async_t async;
         pthread_t thread;
         bool has_thread;
+        struct lane_assistants assistants;
         int epoll, stop;
         pthread_mutex_t lock;
         bool is_stopping, is_asleep; /* asleep: on the bells; it looks at no road */
@@ -62,6 +106,19 @@ void lane_pass(struct lane *lane);
 /* Under the lock. */
 void road_watch(struct lanes *l, struct lane_road *road);
 void road_unwatch(struct lanes *l, struct lane_road *road);
+
+struct lane_outcome {
+        const struct memory *culprit;
+        bool is_assisted;
+};
+/* By the lane's thread: runs a plan, with assistants where it is large enough. OK, or BAD_FD with the
+ * culprit. */
+enum status assistants_run(
+        struct lane_assistants *a, const struct plan *plan, struct lane_outcome *ret) MUST_USE;
+/* 0 or negative errno: those that were started are to be stopped. */
+int assistants_start(struct lane_assistants *a, struct backend *backend, uint32_t n) MUST_USE;
+/* When the lane's thread has ended. */
+void assistants_stop(struct lane_assistants *a);
 
 /* The thread's main function, of struct lanes. */
 void *lane_main(void *lanes);

@@ -76,20 +76,6 @@ void lane_end_slot(const struct lane_run *run) {
 
 /* --- running; without the lock --- */
 
-static enum status run_plan(struct lanes *l, const struct plan *plan, const struct memory **culprit) {
-        struct findings found = { 0 }; /* its plan checks nothing */
-        struct stage stage;
-        uint32_t cursor = 0;
-        while (plan_next_stage(plan, &cursor, &stage))
-                for (uint64_t chunk = stage.first_chunk; chunk < stage.end_chunk; chunk++) {
-                        enum status status =
-                                l->backend->ops->run_chunk(l->backend, plan, chunk, &found, culprit);
-                        if (status != STATUS_OK)
-                                return status;
-                }
-        return STATUS_OK;
-}
-
 static void set_pages(const struct lane_run *run, enum page_state state) {
         for (uint32_t i = 0; i < run->road->n_places; i++)
                 page_set(run->road->places[i].lane->page, run->requests[i], run->number, state);
@@ -110,16 +96,17 @@ static void write_boards(const struct lane_run *run) {
 }
 
 static void run_set(struct lanes *l, struct lane_run *run) {
-        const struct memory *culprit = NULL;
+        struct lane_outcome outcome;
         uint64_t begun_ns = clock_now_ns();
         set_pages(run, PAGE_BEGUN);
         if (run->set->slots)
                 plan_move_slot(run->set->plan, run->set->slots->stride_bytes * run->slot);
-        run->status = run_plan(l, run->set->plan, &culprit);
+        run->status = assistants_run(&l->assistants, run->set->plan, &outcome);
         run->done_ns = clock_now_ns();
         run->blocked_ns = run->done_ns - begun_ns >= BLOCKED_NS ? run->done_ns - begun_ns : 0;
-        run->culprit_session = culprit ? culprit->session : 0;
-        run->culprit_buffer = culprit ? culprit->buffer : 0;
+        run->culprit_session = outcome.culprit ? outcome.culprit->session : 0;
+        run->culprit_buffer = outcome.culprit ? outcome.culprit->buffer : 0;
+        run->is_assisted = outcome.is_assisted;
         if (run->status != STATUS_OK)
                 return;
         write_boards(run);

@@ -36,18 +36,22 @@ static void lanes_on_async(uv_async_t *async) {
         doorbell_ring(&l->bell);
 }
 
-static int lanes_start(struct lanes *l) {
+static int lanes_start(struct lanes *l, uint32_t n_assistants) {
         struct epoll_event event = { .events = EPOLLIN, .data.u64 = UINT64_MAX };
         l->epoll = epoll_create1(EPOLL_CLOEXEC);
         l->stop = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
         if (l->epoll < 0 || l->stop < 0 || epoll_ctl(l->epoll, EPOLL_CTL_ADD, l->stop, &event) < 0)
                 return -errno;
-        int r = pthread_create(&l->thread, NULL, lane_main, l);
+        int r = assistants_start(&l->assistants, l->backend, n_assistants);
+        if (r < 0)
+                return r;
+        r = pthread_create(&l->thread, NULL, lane_main, l);
         l->has_thread = r == 0;
         return -r;
 }
 
-int lanes_new(struct lanes **ret, uv_loop_t *loop, struct backend *backend, const struct doorbell *bell) {
+int lanes_new(struct lanes **ret, uv_loop_t *loop, struct backend *backend, const struct doorbell *bell,
+        uint32_t n_assistants) {
         struct lanes *l = calloc(1, sizeof(*l));
         if (!l)
                 return -ENOMEM;
@@ -56,6 +60,8 @@ int lanes_new(struct lanes **ret, uv_loop_t *loop, struct backend *backend, cons
         l->epoll = l->stop = -1;
         regret_init(&l->regret);
         pthread_mutex_init(&l->lock, NULL);
+        pthread_mutex_init(&l->assistants.lock, NULL);
+        pthread_cond_init(&l->assistants.wake, NULL);
         list_init(&l->open);
         list_init(&l->watched);
         list_init(&l->refused);
@@ -66,7 +72,7 @@ int lanes_new(struct lanes **ret, uv_loop_t *loop, struct backend *backend, cons
                 return r;
         }
         l->async.data = l;
-        r = lanes_start(l);
+        r = lanes_start(l, n_assistants);
         if (r < 0) {
                 lanes_stop(l);
                 uv_run(loop, UV_RUN_NOWAIT);
@@ -87,6 +93,7 @@ void lanes_stop(struct lanes *l) {
                 pthread_join(l->thread, NULL);
         }
         l->has_thread = false;
+        assistants_stop(&l->assistants);
         uv_close((uv_handle_t *)&l->async, NULL);
 }
 
@@ -97,6 +104,8 @@ void lanes_free(struct lanes *l) {
         fd_close(&l->epoll);
         fd_close(&l->stop);
         pthread_mutex_destroy(&l->lock);
+        pthread_mutex_destroy(&l->assistants.lock);
+        pthread_cond_destroy(&l->assistants.wake);
         free(l->lanes);
         free(l->runs);
         free(l);

@@ -17,6 +17,8 @@
  * A run that is under way when its road is closed goes on: it is sealed. Runs come back in order
  * (lanes_take_run), a hundred or so at a time where nobody asks for them.
  *
+ * Where a run is large enough, other threads of the room take a part of its chunks: assistants.
+ *
  * One mutex guards roads and lanes; nobody holds it over a run, and the loop thread takes no other lock here.
  * Slots are copied before anything in them is looked at. Owned by daemon.c; functions are for the loop
  * thread.
@@ -34,6 +36,8 @@
 #define LANE_MAX_RANKS 64  /* of a group with a road */
 #define LANE_MAX_SETS  64  /* of a road */
 #define LANE_MAX_RUNS  128 /* that wait to be taken */
+
+#define LANE_MAX_ASSISTANTS 3
 
 struct lanes;
 struct lane;
@@ -91,6 +95,7 @@ struct lane_run {
         uint32_t last_place;
         uint32_t slot; /* where its set has any */
         uint64_t sealed_ns, done_ns;
+        bool is_assisted;    /* others than its thread have taken a part */
         uint64_t blocked_ns; /* how long it has run; 0 below 100 ms */
         enum status status;  /* OK, or BAD_FD with the culprit: nothing stands in the pages of its members */
         uint64_t culprit_session, culprit_buffer;
@@ -101,10 +106,13 @@ struct lanes_stats {
         uint64_t n_runs, n_passed, n_rings;
 };
 
+/* How many threads may help the lane's, where so many compute for a device (0: one a core): one less than
+ * there are CPUs for us. */
+uint32_t lanes_most_assistants(uint32_t n_workers);
 /* The bell rings on the loop thread when runs are to be taken. 0 or negative errno. */
-int lanes_new(
-        struct lanes **ret, uv_loop_t *loop, struct backend *backend, const struct doorbell *bell) MUST_USE;
-/* Ends the thread: what runs is over. */
+int lanes_new(struct lanes **ret, uv_loop_t *loop, struct backend *backend, const struct doorbell *bell,
+        uint32_t n_assistants) MUST_USE;
+/* Ends the threads: what runs is over. */
 void lanes_stop(struct lanes *l);
 /* After lanes_stop, when all lanes are gone and the loop has closed the handle. */
 void lanes_free(struct lanes *l);
@@ -132,6 +140,10 @@ void lane_road_add(struct lanes *l, struct lane_road *road, const struct lane_pl
  * where it is. */
 void lane_road_deinit(struct lanes *l, struct lane_road *road);
 void lane_road_open(struct lanes *l, struct lane_road *road);
+/* Read and written by one collective: larger ones are not for the lane, as all others wait for them. */
+uint64_t lanes_most_moved_bytes(const struct lanes *l);
+/* In which chunks the plan of a set is to be cut, so that a run of it can be shared. */
+uint64_t lanes_chunk_bytes(const struct lanes *l, const struct plan *plan);
 /* Hands over what was started and did not run: [*ret_n] of LANE_MAX_RANKS. The set that it still runs; NULL:
  * none. */
 const struct lane_set *lane_road_close(

@@ -385,6 +385,12 @@ void plan_move_slot(struct plan *p, uint64_t slot_offset_bytes) {
         p->slot_offset_bytes = slot_offset_bytes;
 }
 
+void plan_cut(struct plan *p, uint64_t chunk_bytes) {
+        CHECK(p->is_frozen && chunk_bytes > 0 && chunk_bytes % CHUNK_ALIGNMENT == 0);
+        p->chunk_bytes = chunk_bytes;
+        number_chunks(p);
+}
+
 bool plan_next_stage(const struct plan *p, uint32_t *cursor, struct stage *ret) {
         while (*cursor < p->n_parts && p->parts[*cursor].n_chunks == 0)
                 ++*cursor;

@@ -228,6 +228,9 @@ void plan_freeze(struct plan *p, uint64_t chunk_bytes);
  * plan that changes, and not during a run. */
 void plan_move_slot(struct plan *p, uint64_t slot_offset_bytes);
 
+/* The same, frozen as it is, in chunks of another size. Not while it runs. */
+void plan_cut(struct plan *p, uint64_t chunk_bytes);
+
 /* The chunks of one device in one phase: a range. */
 struct stage {
         uint32_t device, phase;

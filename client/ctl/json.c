@@ -83,6 +83,7 @@ json_t *json_daemon(const struct tutti_row_daemon *d) {
         json_put(&j, "replayed", json_count(d->n_replayed));
         json_put(&j, "on_lane", json_count(d->n_on_lane));
         json_put(&j, "passed_starts", json_count(d->n_passed));
+        json_put(&j, "assisted", json_count(d->n_assisted));
         return j;
 }
 

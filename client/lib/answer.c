@@ -130,6 +130,7 @@ static void copy_daemon(struct answer *a, const struct row_daemon *r, struct tut
                 .n_replayed = r->n_replayed,
                 .n_on_lane = r->n_on_lane,
                 .n_passed = r->n_passed,
+                .n_assisted = r->n_assisted,
                 .drained_by = copy_string(a, r->drained_by),
                 .n_groups_left = r->n_groups_left,
                 .log_level = copy_string(a, r->log_level),

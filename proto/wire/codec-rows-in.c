@@ -28,7 +28,8 @@ static struct row_daemon daemon_in(const Tutti__V1__DaemonRow *m) {
                 .n_started = m->n_started,
                 .n_replayed = m->n_replayed,
                 .n_on_lane = m->n_on_lane,
-                .n_passed = m->n_passed };
+                .n_passed = m->n_passed,
+                .n_assisted = m->n_assisted };
 }
 
 static struct row_device device_in(const Tutti__V1__DeviceRow *m) {

@@ -25,6 +25,7 @@ static void daemon_out(const struct row_daemon *r, Tutti__V1__DaemonRow *m) {
         m->n_replayed = r->n_replayed;
         m->n_on_lane = r->n_on_lane;
         m->n_passed = r->n_passed;
+        m->n_assisted = r->n_assisted;
         m->drained_by = string_out(r->drained_by);
         m->n_groups_left = r->n_groups_left;
         m->log_level = string_out(r->log_level);

@@ -399,6 +399,7 @@ struct row_daemon {
         uint32_t n_restarts; /* of the GPU process */
         uint64_t n_prepared, n_started, n_replayed;
         uint64_t n_on_lane, n_passed; /* collectives that ran on the lane; starts that it handed on */
+        uint64_t n_assisted;          /* collectives there in which several threads had a part */
         const char *drained_by, *log_level;
         uint32_t n_groups_left;
 };

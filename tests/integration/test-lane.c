@@ -1,6 +1,7 @@
 /* What comes again is started in shared memory and run without a packet (lane.c, lib/lane.c): by plain calls,
  * and by hand, with everything that can come between. */
 #include <fcntl.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -61,6 +62,78 @@ END_TEST
 
 START_TEST(P10_more_replicas_than_cores_are_right_as_well) {
         run_steps(4);
+}
+END_TEST
+
+/* Large ones, which several threads run, one right after the other. Each makes of every element as many times
+ * what it was as there are ranks, but for the first: a chunk that was left out or run twice is seen at the
+ * end.
+ */
+#define N_LARGE_ROUNDS 20
+#define N_LARGE_STEPS  20
+
+static void large_round(struct replica *me, struct tutti_group *g, struct floats *f, int round) {
+        float all = (float)(me->n * (me->n - 1) / 2) + (float)me->n * (float)round;
+        floats_fill(f, (float)(me->rank + (uint32_t)round));
+        for (int step = 0; step < N_LARGE_STEPS; step++)
+                expect_status(floats_sum(g, NULL, f), TUTTI_OK);
+        for (int step = 1; step < N_LARGE_STEPS; step++)
+                all *= (float)me->n;
+        floats_expect(f, all);
+}
+
+static void large_steps(struct replica *me) {
+        struct tutti_group *g = replica_join_group(me, &TUTTI_JOIN(.group = "train"));
+        struct floats f, h;
+        floats_init(me->t, &f, (1u << 18) + 13);
+        floats_init(me->t, &h, (1u << 17) - 1);
+        for (int round = 0; round < N_LARGE_ROUNDS; round++)
+                large_round(me, g, round % 2 ? &f : &h, round);
+        replica_say(me, "done");
+        replica_hear(me, "end");
+}
+
+/* Where there are cores for it, and time: who is slow sleeps, and the next one starts by a packet. */
+static bool may_be_assisted(uint32_t n) {
+        cpu_set_t allowed;
+        ck_assert_int_eq(sched_getaffinity(0, sizeof(allowed), &allowed), 0);
+        return CPU_COUNT(&allowed) > 1 && n == 2 && unit_scale() == 1;
+}
+
+static void run_large_steps(uint32_t n) {
+        struct host *h = host_start(NULL);
+        struct host_counters c;
+        struct replica *r[4];
+        replicas_spawn(h, n, large_steps, NULL, r);
+        replicas_expect(r, n, "done", 60);
+        host_counters(h, &c);
+        ck_assert_uint_le(c.n_assisted, c.n_on_lane);
+        if (may_be_assisted(n))
+                ck_assert_uint_gt(c.n_assisted, 0);
+        printf("# %llu of %d collectives ran on the lane, %llu by several threads\n",
+                (unsigned long long)c.n_on_lane, N_LARGE_ROUNDS * N_LARGE_STEPS,
+                (unsigned long long)c.n_assisted);
+        replicas_tell(r, n, "end");
+        replicas_end(h, r, n);
+}
+
+START_TEST(P10_what_several_threads_run_there_is_right) {
+        run_large_steps(2);
+        run_large_steps(4);
+}
+END_TEST
+
+START_TEST(one_worker_has_no_assistant) {
+        static const char *const args[] = { "--set", "cpu.workers=1", NULL };
+        struct host *h = host_start(args);
+        struct host_counters c;
+        struct replica *r[2];
+        replicas_spawn(h, 2, large_steps, NULL, r);
+        replicas_expect(r, 2, "done", 60);
+        host_counters(h, &c);
+        ck_assert_uint_eq(c.n_assisted, 0);
+        replicas_tell(r, 2, "end");
+        replicas_end(h, r, 2);
 }
 END_TEST
 
@@ -560,7 +633,8 @@ START_TEST(P18_a_lane_is_charged) {
 END_TEST
 
 UNIT_MAIN("lane", 60, P10_what_comes_again_runs_on_the_lane_and_is_right,
-        P10_more_replicas_than_cores_are_right_as_well, all_starts_make_a_collective_and_no_packet,
+        P10_more_replicas_than_cores_are_right_as_well, P10_what_several_threads_run_there_is_right,
+        one_worker_has_no_assistant, all_starts_make_a_collective_and_no_packet,
         P23_what_runs_on_the_lane_is_recorded, P22_who_sleeps_is_told_by_a_packet,
         who_starts_while_the_others_send_is_passed_on,
         a_start_that_comes_too_late_for_the_road_waits_for_its_ring,

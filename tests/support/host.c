@@ -173,6 +173,7 @@ static void add_daemon(struct host_counters *c, const struct tutti_row_daemon *r
         c->n_replayed = row->n_replayed;
         c->n_on_lane = row->n_on_lane;
         c->n_passed = row->n_passed;
+        c->n_assisted = row->n_assisted;
 }
 
 static void add_quota(struct host_counters *c, const struct tutti_row_quota *row) {

@@ -10,10 +10,14 @@ static void on_bell(void *data) {
 }
 
 void lane_stage_init(struct lane_stage *st) {
+        lane_stage_init_assisted(st, 0);
+}
+
+void lane_stage_init_assisted(struct lane_stage *st, uint32_t n_assistants) {
         const struct doorbell bell = { .ring = on_bell, .data = st };
         *st = (struct lane_stage){ .fake = fake_backend_new() };
         CHECK(uv_loop_init(&st->loop) == 0);
-        CHECK(lanes_new(&st->lanes, &st->loop, fake_backend_ops(st->fake), &bell) == 0);
+        CHECK(lanes_new(&st->lanes, &st->loop, fake_backend_ops(st->fake), &bell, n_assistants) == 0);
 }
 
 void lane_stage_stop(struct lane_stage *st) {

@@ -18,6 +18,8 @@ struct lane_stage {
 };
 
 void lane_stage_init(struct lane_stage *st);
+/* With so many assistants. */
+void lane_stage_init_assisted(struct lane_stage *st, uint32_t n_assistants);
 void lane_stage_stop(struct lane_stage *st);
 /* After it, when the lanes are gone. */
 void lane_stage_deinit(struct lane_stage *st);

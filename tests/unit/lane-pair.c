@@ -15,14 +15,19 @@ void pair_add(struct pair *f, struct lane_road *road, uint32_t client, uint64_t 
 }
 
 void pair_set_up(struct pair *f) {
+        pair_set_up_assisted(f, 0);
+}
+
+void pair_set_up_assisted(struct pair *f, uint32_t n_assistants) {
         *f = (struct pair){ .road = { .epoch = PAIR_EPOCH, .next_number = 7 } };
-        lane_stage_init(&f->stage);
+        lane_stage_init_assisted(&f->stage, n_assistants);
         lane_road_init(&f->road);
         for (uint32_t i = 0; i < 2; i++) {
                 stage_client_init(&f->stage, &f->clients[i], 10 + i);
                 pair_add(f, &f->road, i, pair_membership(i));
         }
         stage_set_init(&f->sets[0], &(struct stage_set_shape){ 1000, 3, 20 });
+        f->sets[0].plan.moved_bytes = n_assistants ? UINT64_C(64) << 20 : 0;
         stage_set_init(&f->sets[1], &(struct stage_set_shape){ 2000, 1, 40 });
         for (uint32_t i = 0; i < 2; i++)
                 list_append(&f->road.sets, &f->sets[i].set.link);

@@ -14,6 +14,8 @@ struct pair {
 };
 
 void pair_set_up(struct pair *f);
+/* With assistants, who help with the first set. */
+void pair_set_up_assisted(struct pair *f, uint32_t n_assistants);
 /* Of a road that is closed, and whose runs are taken. */
 void pair_tear_down(struct pair *f);
 /* The last part of it, when road and clients are gone. */

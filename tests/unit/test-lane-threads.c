@@ -42,10 +42,11 @@ struct crowd {
         uint64_t halves[STAGE_MAX_PLACES]; /* requests that were handed over and are not answered */
 };
 
-static struct crowd *set_up(uint32_t n_players, uint64_t n_steps) {
+/* With assistants, if any, who help with both sets. */
+static struct crowd *set_up_assisted(uint32_t n_players, uint64_t n_steps, uint32_t n_assistants) {
         struct crowd *c = calloc(1, sizeof(*c));
         ck_assert_ptr_nonnull(c);
-        lane_stage_init(&c->stage);
+        lane_stage_init_assisted(&c->stage, n_assistants);
         c->n_players = n_players;
         c->n_steps = n_steps;
         c->road.epoch = EPOCH;
@@ -63,7 +64,16 @@ static struct crowd *set_up(uint32_t n_players, uint64_t n_steps) {
         }
         for (uint32_t i = 0; i < 2; i++)
                 list_append(&c->road.sets, &c->sets[i].set.link);
+        for (uint32_t i = 0; n_assistants && i < 2; i++) {
+                struct plan *p = &c->sets[i].plan;
+                p->moved_bytes = UINT64_C(64) << 20;
+                p->n_chunks = p->parts[0].n_chunks = 7 + i;
+        }
         return c;
+}
+
+static struct crowd *set_up(uint32_t n_players, uint64_t n_steps) {
+        return set_up_assisted(n_players, n_steps, 0);
 }
 
 static void tear_down(struct crowd *c) {
@@ -264,7 +274,7 @@ static void play_all(struct crowd *c, uint64_t every) {
         expect_all_once(c);
         uint64_t n_chunks = 0;
         for (uint64_t step = 1; step <= c->n_steps; step++)
-                n_chunks += c->players[0].n_run[step] * (step % 2 ? 1 : 2);
+                n_chunks += c->players[0].n_run[step] * c->sets[step % 2 ? 0 : 1].plan.n_chunks;
         ck_assert_uint_eq(fake_counts(c->stage.fake).n_chunks, n_chunks);
         for (uint32_t i = 0; i < c->n_players; i++)
                 ck_assert_uint_eq(c->players[i].n_done + c->players[i].n_told, c->n_steps);
@@ -285,6 +295,16 @@ END_TEST
 
 START_TEST(four_clients_start_back_to_back) {
         play_back_to_back(4, 5000);
+}
+END_TEST
+
+/* Every chunk of every run once, by whichever thread. */
+START_TEST(what_is_shared_back_to_back_is_run_once) {
+        for (uint32_t n = 1; n <= LANE_MAX_ASSISTANTS; n++) {
+                struct crowd *c = set_up_assisted(2, 5000, n);
+                play_all(c, n == 3 ? 50 : 0);
+                tear_down(c);
+        }
 }
 END_TEST
 
@@ -330,5 +350,6 @@ START_TEST(what_is_under_way_when_its_road_is_closed_is_run_once) {
 END_TEST
 
 UNIT_MAIN("lane-threads", 30, two_clients_start_back_to_back, four_clients_start_back_to_back,
+        what_is_shared_back_to_back_is_run_once,
         what_is_started_while_roads_close_and_open_is_run_or_handed_over_once,
         what_is_under_way_when_its_road_is_closed_is_run_once)

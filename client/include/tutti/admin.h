@@ -77,6 +77,7 @@ struct tutti_row_daemon {
         uint64_t n_replayed; /* collectives that needed no new plan */
         uint64_t n_on_lane;  /* collectives that were run on the lane */
         uint64_t n_passed;   /* halves that were started in it and went the way of the others */
+        uint64_t n_assisted; /* of n_on_lane: in which more than one thread had a part */
 };
 
 struct tutti_row_device {
