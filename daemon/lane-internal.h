@@ -21,8 +21,9 @@ struct lane {
         uint64_t seen_ns;
         struct lane_start start;    /* the one that was seen last */
         uint32_t n_open, n_watched; /* of its roads */
-        uint32_t n_runs;            /* that are not taken yet */
-        bool is_orphan;             /* its session has gone */
+        /* The loop thread's. */
+        bool is_orphan;          /* its session has gone */
+        _Atomic uint32_t n_runs; /* that are not taken yet; the thread adds, while a road of it is open */
 };
 
 #define CACHE_LINE_BYTES 64
@@ -82,11 +83,13 @@ struct lanes {
         uint32_t capacity;
         struct list open, watched; /* struct lane_road.link: nobody looks at it, or the thread does */
         struct list refused;       /* struct lane_road.refused_link */
-        struct lane_run *runs;     /* [LANE_MAX_RUNS], a ring */
-        uint64_t n_put, n_taken;
+        /* A ring: the thread puts, the loop thread takes, neither under the lock. */
+        struct lane_run *runs; /* [LANE_MAX_RUNS] */
+        _Atomic uint64_t n_put, n_taken;
         uint32_t n_lanes;
         struct lanes_stats stats;
-        /* The thread's own: how its yields went, and how long the last one took. */
+        /* The thread's own: when it looked at the clock last, how its yields went, how long the last took. */
+        uint64_t now_ns;
         struct regret regret;
         uint64_t yield_ns;
         /* Runs whose results are there, counted before any page says so. What a client asks for when it has
@@ -98,7 +101,7 @@ struct lanes {
 /* Under the lock. Copies what was started since the last look; whether it is of this place and nobody's. What
  * is of another place was perhaps started without a ring, since this one is watched: its road is from now on.
  */
-bool lane_look(struct lanes *l, struct lane_place *p);
+bool lane_look(struct lanes *l, struct lane_place *p, uint64_t now_ns);
 /* Under the lock: from now on somebody's; whose it is not the lane's, it is answered by a packet. */
 void lane_take(struct lane *lane);
 void lane_pass(struct lane *lane);

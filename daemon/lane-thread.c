@@ -97,7 +97,7 @@ static void write_boards(const struct lane_run *run) {
 
 static void run_set(struct lanes *l, struct lane_run *run) {
         struct lane_outcome outcome;
-        uint64_t begun_ns = clock_now_ns();
+        uint64_t begun_ns = l->now_ns;
         set_pages(run, PAGE_BEGUN);
         if (run->set->slots)
                 plan_move_slot(run->set->plan, run->set->slots->stride_bytes * run->slot);
@@ -140,16 +140,15 @@ static void learn_gap(struct lane_road *road, uint64_t sealed_ns) {
 }
 
 static bool is_patient(const struct lanes *l, const struct lane_road *road) {
-        uint64_t now_ns = clock_now_ns();
-        return regret_may_yield(&l->regret, now_ns) &&
+        return regret_may_yield(&l->regret, l->now_ns) &&
                (road->n_idle < IDLE_LOOKS ||
-                       (road->usual_ns < LINGER_NS && now_ns - road->last_ns < LINGER_NS));
+                       (road->usual_ns < LINGER_NS && l->now_ns - road->last_ns < LINGER_NS));
 }
 
 /* All is there since some moment of the last yield. */
 static void learn_lateness(struct lanes *l, const struct lane_road *road) {
         if (road->n_idle > 0)
-                regret_note(&l->regret, l->yield_ns, clock_now_ns());
+                regret_note(&l->regret, l->yield_ns, l->now_ns);
 }
 
 /* Takes what was started into the record of its run. */
@@ -165,15 +164,22 @@ static void begin_run(struct lane_run *run, struct lane_road *road, const struct
                 run->arrived_ns[i] = lane->seen_ns;
                 if (lane->seen_ns >= run->arrived_ns[run->last_place])
                         run->last_place = i;
-                lane->n_runs++;
+                atomic_fetch_add_explicit(&lane->n_runs, 1, memory_order_relaxed);
                 lane_take(lane);
         }
         run->sealed_ns = run->arrived_ns[run->last_place];
         learn_gap(road, run->sealed_ns);
 }
 
+/* Runs that are not taken yet. */
+static uint64_t n_waiting(const struct lanes *l) {
+        return atomic_load_explicit(&l->n_put, memory_order_relaxed) -
+               atomic_load_explicit(&l->n_taken, memory_order_acquire);
+}
+
 static void run_road(struct lanes *l, struct lane_road *road, const struct lane_set *set, uint32_t slot) {
-        struct lane_run *run = &l->runs[l->n_put % LANE_MAX_RUNS];
+        uint64_t n_put = atomic_load_explicit(&l->n_put, memory_order_relaxed);
+        struct lane_run *run = &l->runs[n_put % LANE_MAX_RUNS];
         run->slot = slot;
         begin_run(run, road, set);
         CHECK(pthread_mutex_unlock(&l->lock) == 0);
@@ -182,18 +188,19 @@ static void run_road(struct lanes *l, struct lane_road *road, const struct lane_
         road->running = NULL;
         if (road->is_open)
                 lane_end_slot(run);
-        road->last_ns = run->done_ns;
+        road->last_ns = l->now_ns = run->done_ns;
+        bool is_urgent = !road->is_open || run->status != STATUS_OK;
         l->stats.n_runs++;
-        l->n_put++;
         atomic_fetch_add_explicit(&l->n_news, 1, memory_order_release);
-        if (!road->is_open || run->status != STATUS_OK || l->n_put - l->n_taken == LANE_MAX_RUNS / 2)
+        atomic_store_explicit(&l->n_put, n_put + 1, memory_order_release); /* from here on *run may change */
+        if (is_urgent || n_waiting(l) == LANE_MAX_RUNS / 2)
                 ring(l);
 }
 
 static bool all_have_started(struct lanes *l, struct lane_road *road) {
         bool have_all = true;
         for (uint32_t i = 0; i < road->n_places; i++)
-                have_all &= lane_look(l, &road->places[i]);
+                have_all &= lane_look(l, &road->places[i], l->now_ns);
         return have_all;
 }
 
@@ -210,7 +217,7 @@ static bool look_at(struct lanes *l, struct lane_road *road) {
         }
         learn_lateness(l, road);
         road->n_idle = 0;
-        if (l->n_put - l->n_taken == LANE_MAX_RUNS) { /* the loop thread is behind: it is waited for */
+        if (n_waiting(l) == LANE_MAX_RUNS) { /* the loop thread is behind: it is waited for */
                 ring(l);
                 return false;
         }
@@ -258,15 +265,18 @@ static void hear_bells(struct lanes *l, int timeout_ms) {
         CHECK(n >= 0 || errno == EINTR);
         CHECK(pthread_mutex_lock(&l->lock) == 0);
         l->is_asleep = false;
+        if (timeout_ms != 0)
+                l->now_ns = clock_now_ns();
         for (int i = 0; i < n; i++)
                 hear(l, events[i].data.u64);
 }
 
 static void yield(struct lanes *l) {
         CHECK(pthread_mutex_unlock(&l->lock) == 0);
-        uint64_t begun_ns = clock_now_ns();
         sched_yield();
-        l->yield_ns = clock_now_ns() - begun_ns;
+        uint64_t now_ns = clock_now_ns();
+        l->yield_ns = now_ns - l->now_ns; /* and the looks before it */
+        l->now_ns = now_ns;
         CHECK(pthread_mutex_lock(&l->lock) == 0);
 }
 
@@ -277,6 +287,7 @@ void *lane_main(void *data) {
                 log_error("the thread of the lane cannot be set up: %s", strerror(-r));
         CHECK(r >= 0);
         CHECK(pthread_mutex_lock(&l->lock) == 0);
+        l->now_ns = clock_now_ns();
         for (uint32_t n_looks = 0; !l->is_stopping; n_looks++) {
                 if (list_is_empty(&l->watched))
                         hear_bells(l, -1);

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -205,7 +206,7 @@ bool lane_free(struct lanes *l, struct lane *lane) {
         CHECK(list_is_empty(&lane->places));
         lanes_lock(l);
         l->lanes[lane->number] = NULL;
-        lane->is_orphan = lane->n_runs > 0;
+        lane->is_orphan = atomic_load_explicit(&lane->n_runs, memory_order_relaxed) > 0;
         bool is_gone = !lane->is_orphan;
         lanes_unlock(l);
         epoll_ctl(l->epoll, EPOLL_CTL_DEL, lane->bell, NULL);
@@ -255,14 +256,14 @@ static void watch_started(struct lanes *l, const struct lane *lane) {
                         road_watch(l, p->road);
 }
 
-bool lane_look(struct lanes *l, struct lane_place *p) {
+bool lane_look(struct lanes *l, struct lane_place *p, uint64_t now_ns) {
         struct lane *lane = p->lane;
         uint64_t start = atomic_load(&lane->slot->start);
         if (start == lane->taken)
                 return false;
         if (start != lane->seen) {
                 lane->seen = start;
-                lane->seen_ns = clock_now_ns();
+                lane->seen_ns = now_ns;
                 lane_copy(lane);
                 if (lane->start.membership != p->membership)
                         watch_started(l, lane);
@@ -282,7 +283,7 @@ void lane_pass(struct lane *lane) {
 bool lane_take_start(struct lanes *l, struct lane *lane, struct lane_start *ret) {
         struct lane_place any = { .lane = lane };
         lanes_lock(l);
-        (void)lane_look(l, &any);
+        (void)lane_look(l, &any, clock_now_ns());
         bool is_new = lane->seen != lane->taken;
         if (is_new) {
                 *ret = lane->start;
@@ -352,7 +353,7 @@ void road_unwatch(struct lanes *l, struct lane_road *road) {
 static void ring_for_started(struct lanes *l, struct lane_road *road) {
         static const uint64_t one = 1;
         for (uint32_t i = 0; i < road->n_places; i++)
-                if (lane_look(l, &road->places[i])) {
+                if (lane_look(l, &road->places[i], clock_now_ns())) {
                         (void)!write(road->places[i].lane->bell, &one, sizeof(one));
                         return;
                 }
@@ -386,7 +387,7 @@ const struct lane_set *lane_road_close(
                 struct lane *lane = road->places[i].lane;
                 if (--lane->n_open == 0)
                         atomic_store(&lane->board->is_open, 0);
-                if (!lane_look(l, &road->places[i]))
+                if (!lane_look(l, &road->places[i], clock_now_ns()))
                         continue;
                 ret_starts[(*ret_n)++] = lane->start;
                 lane_pass(lane);
@@ -399,26 +400,28 @@ const struct lane_set *lane_road_close(
 
 /* --- news --- */
 
+static void run_copy(struct lane_run *to, const struct lane_run *from) {
+        uint32_t n = from->road->n_places;
+        memcpy(to, from, offsetof(struct lane_run, requests));
+        memcpy(to->requests, from->requests, n * sizeof(*to->requests));
+        memcpy(to->arrived_ns, from->arrived_ns, n * sizeof(*to->arrived_ns));
+}
+
 bool lanes_take_run(struct lanes *l, struct lane_run *ret) {
-        if (atomic_load_explicit(&l->n_news, memory_order_acquire) == 0)
+        uint64_t n = atomic_load_explicit(&l->n_taken, memory_order_relaxed);
+        if (n == atomic_load_explicit(&l->n_put, memory_order_acquire))
                 return false;
-        struct lane *orphans[LANE_MAX_RANKS];
-        uint32_t n_orphans = 0;
-        lanes_lock(l);
-        bool is_any = l->n_taken < l->n_put;
-        if (is_any) {
-                *ret = l->runs[l->n_taken++ % LANE_MAX_RUNS];
-                atomic_fetch_sub_explicit(&l->n_news, 1, memory_order_relaxed);
-                for (uint32_t i = 0; i < ret->road->n_places; i++) {
-                        struct lane *lane = ret->road->places[i].lane;
-                        if (--lane->n_runs == 0 && lane->is_orphan)
-                                orphans[n_orphans++] = lane;
-                }
+        (void)atomic_load_explicit(&l->n_results, memory_order_acquire); /* as lanes_lock has it */
+        run_copy(ret, &l->runs[n % LANE_MAX_RUNS]);
+        atomic_store_explicit(&l->n_taken, n + 1, memory_order_release);
+        atomic_fetch_sub_explicit(&l->n_news, 1, memory_order_relaxed);
+        for (uint32_t i = 0; i < ret->road->n_places; i++) {
+                struct lane *lane = ret->road->places[i].lane;
+                uint32_t n_before = atomic_fetch_sub_explicit(&lane->n_runs, 1, memory_order_relaxed);
+                if (n_before == 1 && lane->is_orphan)
+                        orphan_free(l, lane);
         }
-        lanes_unlock(l);
-        for (uint32_t i = 0; i < n_orphans; i++)
-                orphan_free(l, orphans[i]);
-        return is_any;
+        return true;
 }
 
 struct lane_road *lanes_take_refused(struct lanes *l) {

@@ -60,7 +60,7 @@ END_TEST
  */
 static void wait_for_the_dead(struct replica *me) {
         struct tutti_group *g = replica_join_group(me, &TUTTI_JOIN(.group = "train"));
-        for (int step = 0; step < 100; step++)
+        for (int step = 0; step < N_STEPS; step++)
                 expect_status(tutti_barrier(g, NULL), TUTTI_OK);
         replica_say(me, "met");
         if (me->rank == 1)
@@ -88,7 +88,7 @@ static void reduce_nothing(struct replica *me) {
         struct tutti_group *g = replica_join_group(me, &TUTTI_JOIN(.group = "train"));
         struct floats f;
         floats_init(me->t, &f, 4);
-        for (uint32_t step = 1; step <= 100; step++) {
+        for (uint32_t step = 1; step <= N_STEPS; step++) {
                 const struct tutti_value none =
                         TUTTI_VALUE(.buffer = f.buffer, .dtype = TUTTI_F32, .n_dims = 2, .shape = { 3, 0 });
                 expect_status(tutti_all_reduce(g, NULL, TUTTI_SUM, &none, &none), TUTTI_OK);
