@@ -354,6 +354,52 @@ START_TEST(what_is_prepared_goes_into_slots) {
 }
 END_TEST
 
+/* tuttid is killed between the runs, and while one goes on: what is prepared is submitted to the next one. */
+static void outlive_tuttid(struct replica *me) {
+        struct floats f;
+        struct tutti_prepared *p;
+        struct tutti_work *w = NULL;
+        replica_open_again(me, 20);
+        struct tutti_group *g = replica_join_group(me, &TUTTI_JOIN(.group = "train"));
+        floats_init(me->t, &f, N_FLOATS);
+        expect_status(tutti_prepare_all_reduce(g, TUTTI_SUM, &f.value, &f.value, NULL, &p), TUTTI_OK);
+        for (uint32_t round = 0; round < 2; round++) {
+                for (uint32_t step = 0; step < 50; step++) {
+                        floats_fill(&f, (float)(me->rank + step));
+                        expect_status(tutti_prepared_run(p, NULL), TUTTI_OK);
+                        floats_expect(&f, sum_of(me, (float)step));
+                }
+                if (round == 1)
+                        break;
+                floats_fill(&f, (float)(me->rank + 7));
+                if (me->rank == 0)
+                        expect_status(tutti_prepared_start(p, NULL, &w), TUTTI_OK);
+                replica_say(me, "met");
+                replica_hear(me, "go on");
+                if (me->rank != 0)
+                        expect_status(tutti_prepared_start(p, NULL, &w), TUTTI_OK);
+                expect_work(w, TUTTI_OK);
+                tutti_work_free(w);
+                floats_expect(&f, sum_of(me, 7));
+        }
+        replica_say(me, "over");
+        replica_hear(me, "end");
+}
+
+START_TEST(P9_what_is_prepared_goes_on_with_the_next_tuttid) {
+        struct host *h = host_start(NULL);
+        struct replica *r[2];
+        replicas_spawn(h, 2, outlive_tuttid, NULL, r);
+        replicas_expect(r, 2, "met", 30);
+        host_kill9(h);
+        host_start_again(h);
+        replicas_tell(r, 2, "go on");
+        replicas_expect(r, 2, "over", 30);
+        replicas_tell(r, 2, "end");
+        replicas_end(h, r, 2);
+}
+END_TEST
+
 /* After leaving it ends as every call does. */
 static void run_after_leaving(struct replica *me) {
         struct tutti_group *g = replica_join_group(me, &TUTTI_JOIN(.group = "train"));
@@ -377,4 +423,4 @@ UNIT_MAIN("prepare", 60, P10_what_is_prepared_is_right_each_time,
         B1_what_is_prepared_meets_plain_calls_and_is_compared, P2_what_is_prepared_is_started_in_any_order,
         threads_run_what_is_prepared, B1_what_cannot_be_prepared_is_said_at_once, G2_preparing_takes_no_key,
         a_buffer_that_is_freed_goes_with_what_is_prepared, what_is_prepared_goes_into_slots,
-        after_leaving_nothing_is_run)
+        P9_what_is_prepared_goes_on_with_the_next_tuttid, after_leaving_nothing_is_run)
