@@ -231,7 +231,7 @@ bool conductor_pull_lane(struct conductor *c, uint32_t n);
 void conductor_pause_lanes(struct conductor *c);
 void conductor_lanes_go_on(struct conductor *c);
 /* Halves that were started there and handed on, since the start. */
-uint64_t conductor_n_passed(const struct conductor *c);
+struct lanes_stats conductor_lane_stats(const struct conductor *c);
 /* Behind conductor_forget_roads: the session goes. */
 void conductor_end_lane(struct conductor *c, struct session *s);
 

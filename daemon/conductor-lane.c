@@ -59,8 +59,8 @@ void conductor_lanes_go_on(struct conductor *c) {
                 lanes_go_on(c->house.lanes);
 }
 
-uint64_t conductor_n_passed(const struct conductor *c) {
-        return c->house.lanes ? lanes_stats(c->house.lanes).n_passed : 0;
+struct lanes_stats conductor_lane_stats(const struct conductor *c) {
+        return c->house.lanes ? lanes_stats(c->house.lanes) : (struct lanes_stats){ 0 };
 }
 
 /* --- standing meetings --- */

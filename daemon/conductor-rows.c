@@ -42,6 +42,7 @@ static uint32_t count_groups(const struct conductor *c, const struct viewer *vie
 bool write_daemon(struct row_writer *w, struct query *q) {
         struct conductor *c = w->conductor;
         const struct stats_totals totals = stats_totals(c->house.stats);
+        const struct lanes_stats lane = conductor_lane_stats(c);
         char *isa = arena_calloc(&w->arena, 1, 128);
         uint32_t n_stalled, n_groups = count_groups(c, &w->session->viewer, &n_stalled);
         if (isa) {
@@ -72,8 +73,10 @@ bool write_daemon(struct row_writer *w, struct query *q) {
                 .n_started = c->n_started,
                 .n_replayed = c->n_replayed,
                 .n_on_lane = c->n_on_lane,
-                .n_passed = conductor_n_passed(c),
-                .n_assisted = c->n_assisted };
+                .n_passed = lane.n_passed,
+                .n_assisted = c->n_assisted,
+                .n_rings = lane.n_rings,
+                .n_regrets = lane.n_regrets };
         return true;
 }
 

@@ -36,6 +36,10 @@ static uint64_t no_time(void) {
         return 0;
 }
 
+static uint64_t assistants_auto(void) {
+        return LANE_ASSISTANTS_AUTO;
+}
+
 static uint64_t library_from_auto(void) {
         return LIBRARY_FROM_AUTO;
 }
@@ -84,6 +88,18 @@ static const struct config_key keys[] = {
         { "cpu.isa", .is_fixed = true, FIELD(isa), .rule.type = VALUE_WORD, .rule.words = isa_words,
                 .preset = "auto",
                 .help = "The instruction set of the kernels; results do not depend on it." },
+        { "lane.enabled", .is_fixed = true, FIELD(lane_enabled), .rule.type = VALUE_WORD,
+                .rule.words = confine_words, .preset = "yes",
+                .help = "Whether collectives that come again may be started in shared memory and run by a "
+                        "thread that waits for them; no leaves them to packets." },
+        { "lane.assistants", .is_fixed = true, FIELD(n_lane_assistants), .rule.type = VALUE_COUNT,
+                .rule.max = 3, .rule.word = "auto", .rule.of_word = assistants_auto, .preset = "auto",
+                .help = "Threads that help that one with large collectives, at most; auto is one less than "
+                        "there are cores for tuttid." },
+        { "lane.linger", .is_fixed = true, FIELD(lane_linger_ns), .rule.type = VALUE_DURATION,
+                .rule.max = 1000000, .preset = "50 us",
+                .help = "How long that thread yields for the next collective, where it usually comes so "
+                        "soon, before it sleeps." },
         { "plan.algorithm", FIELD(plan_algorithm), .rule.type = VALUE_WORD, .rule.words = algorithm_words,
                 .preset = "auto",
                 .help = "How reductions are done that do not say it themselves, where that can be; auto goes "

@@ -30,6 +30,10 @@ enum gpu_order { GPU_ORDER_AUTO, GPU_ORDER_EVENTS, GPU_ORDER_HOST };
 /* Whether tuttid confines itself, once it has started. */
 enum confine { CONFINE_YES, CONFINE_NO };
 
+/* Whether there is a lane. */
+enum lane_enabled { LANE_YES, LANE_NO };
+#define LANE_ASSISTANTS_AUTO UINT32_MAX
+
 struct quota_limits {
         uint64_t connections, descriptors, mapped_bytes, pending, groups, recorder_bytes, result_bytes,
                 reply_bytes, memory_bytes;
@@ -61,6 +65,9 @@ struct config {
         char admins[256];                    /* uids, with blanks or commas between them */
         enum log_level log_level;
         enum confine confine;
+        enum lane_enabled lane_enabled;
+        uint32_t n_lane_assistants; /* at most; LANE_ASSISTANTS_AUTO: by the cores */
+        uint64_t lane_linger_ns;
         enum gpu_enabled gpu_enabled;
         enum gpu_ipc gpu_ipc;
         enum gpu_order gpu_order;

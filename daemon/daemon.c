@@ -298,6 +298,16 @@ static bool daemon_takes_ipc(const struct config *c) {
         return c->gpu_ipc == GPU_IPC_YES || (c->gpu_ipc == GPU_IPC_AUTO && is_for_one_user);
 }
 
+static int daemon_build_lanes(struct daemon *d, const struct doorbell *bell) {
+        const struct config *c = d->config;
+        struct lanes_options options = { lanes_most_assistants(c->n_workers), c->lane_linger_ns };
+        if (options.n_assistants > c->n_lane_assistants)
+                options.n_assistants = c->n_lane_assistants;
+        if (c->lane_enabled == LANE_NO)
+                return 0;
+        return lanes_new(&d->house.lanes, &d->loop, d->house.backend, bell, &options);
+}
+
 static int daemon_build_workers(struct daemon *d, const struct doorbell *bell) {
         const struct workers_setting setting = { .nursery = d->nursery,
                 .why = d->no_gpus,
@@ -334,7 +344,7 @@ static int daemon_build_rooms(struct daemon *d) {
         if (r == 0)
                 r = engine_new(&h->engine, &d->loop, c, h->backend, &bell);
         if (r == 0)
-                r = lanes_new(&h->lanes, &d->loop, h->backend, &bell, lanes_most_assistants(c->n_workers));
+                r = daemon_build_lanes(d, &bell);
         if (r == 0)
                 r = daemon_build_workers(d, &bell);
         if (r == 0)

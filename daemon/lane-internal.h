@@ -88,6 +88,7 @@ struct lanes {
         _Atomic uint64_t n_put, n_taken;
         uint32_t n_lanes;
         struct lanes_stats stats;
+        uint64_t linger_ns; /* the longest wait for what usually comes soon */
         /* The thread's own: when it looked at the clock last, how its yields went, how long the last took. */
         uint64_t now_ns;
         struct regret regret;

@@ -1,10 +1,10 @@
 /* The thread that watches roads and runs what was started on them.
  *
- * It looks at a road for as long as something happens there, ten looks and yields longer, or 0.05 ms where
- * the next collective usually comes so soon, but not where yields are regretted; and sleeps when it looks at
- * none: on the bells, one for each lane. "I look no more, was there anything?" stands against "I have started
- * something, do you look?" of the clients: both are sequentially consistent, so that one of the two sees the
- * other. */
+ * It looks at a road for as long as something happens there, ten looks and yields longer, or lane.linger
+ * where the next collective usually comes so soon, but not where yields are regretted; and sleeps when it
+ * looks at none: on the bells, one for each lane. "I look no more, was there anything?" stands against "I
+ * have started something, do you look?" of the clients: both are sequentially consistent, so that one of the
+ * two sees the other. */
 #include "lane-internal.h"
 
 #include <errno.h>
@@ -15,7 +15,6 @@
 #include "base/log.h"
 
 #define IDLE_LOOKS    10
-#define LINGER_NS     (NS_PER_MS / 20) /* where the next collective is usually there by then */
 #define BLOCKED_NS    (100 * NS_PER_MS)
 #define LOOKS_A_RING  16 /* at the bells of roads that nobody looks at */
 #define RINGS_AT_ONCE 64
@@ -142,13 +141,15 @@ static void learn_gap(struct lane_road *road, uint64_t sealed_ns) {
 static bool is_patient(const struct lanes *l, const struct lane_road *road) {
         return regret_may_yield(&l->regret, l->now_ns) &&
                (road->n_idle < IDLE_LOOKS ||
-                       (road->usual_ns < LINGER_NS && l->now_ns - road->last_ns < LINGER_NS));
+                       (road->usual_ns < l->linger_ns && l->now_ns - road->last_ns < l->linger_ns));
 }
 
 /* All is there since some moment of the last yield. */
 static void learn_lateness(struct lanes *l, const struct lane_road *road) {
+        uint64_t off_until_ns = l->regret.off_until_ns;
         if (road->n_idle > 0)
                 regret_note(&l->regret, l->yield_ns, l->now_ns);
+        l->stats.n_regrets += l->regret.off_until_ns != off_until_ns;
 }
 
 /* Takes what was started into the record of its run. */

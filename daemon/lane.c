@@ -52,12 +52,13 @@ static int lanes_start(struct lanes *l, uint32_t n_assistants) {
 }
 
 int lanes_new(struct lanes **ret, uv_loop_t *loop, struct backend *backend, const struct doorbell *bell,
-        uint32_t n_assistants) {
+        const struct lanes_options *options) {
         struct lanes *l = calloc(1, sizeof(*l));
         if (!l)
                 return -ENOMEM;
         l->backend = backend;
         l->bell = *bell;
+        l->linger_ns = options->linger_ns;
         l->epoll = l->stop = -1;
         regret_init(&l->regret);
         pthread_mutex_init(&l->lock, NULL);
@@ -73,7 +74,7 @@ int lanes_new(struct lanes **ret, uv_loop_t *loop, struct backend *backend, cons
                 return r;
         }
         l->async.data = l;
-        r = lanes_start(l, n_assistants);
+        r = lanes_start(l, options->n_assistants);
         if (r < 0) {
                 lanes_stop(l);
                 uv_run(loop, UV_RUN_NOWAIT);

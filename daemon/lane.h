@@ -104,14 +104,21 @@ struct lane_run {
 
 struct lanes_stats {
         uint64_t n_runs, n_passed, n_rings;
+        uint64_t n_regrets; /* how often its thread gave up yielding for a while */
 };
 
 /* How many threads may help the lane's, where so many compute for a device (0: one a core): one less than
  * there are CPUs for us. */
 uint32_t lanes_most_assistants(uint32_t n_workers);
+
+struct lanes_options {
+        uint32_t n_assistants;
+        uint64_t linger_ns; /* how long its thread looks on where the next collective usually comes so soon */
+};
+
 /* The bell rings on the loop thread when runs are to be taken. 0 or negative errno. */
 int lanes_new(struct lanes **ret, uv_loop_t *loop, struct backend *backend, const struct doorbell *bell,
-        uint32_t n_assistants) MUST_USE;
+        const struct lanes_options *options) MUST_USE;
 /* Ends the threads: what runs is over. */
 void lanes_stop(struct lanes *l);
 /* After lanes_stop, when all lanes are gone and the loop has closed the handle. */

@@ -84,6 +84,8 @@ json_t *json_daemon(const struct tutti_row_daemon *d) {
         json_put(&j, "on_lane", json_count(d->n_on_lane));
         json_put(&j, "passed_starts", json_count(d->n_passed));
         json_put(&j, "assisted", json_count(d->n_assisted));
+        json_put(&j, "lane_rings", json_count(d->n_rings));
+        json_put(&j, "lane_regrets", json_count(d->n_regrets));
         return j;
 }
 

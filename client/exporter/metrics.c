@@ -97,6 +97,18 @@ static void write_on_lane(const struct metric *m, const struct tutti_row *row, F
         write_plain(m, (double)row->daemon.n_on_lane, out);
 }
 
+static void write_assisted(const struct metric *m, const struct tutti_row *row, FILE *out) {
+        write_plain(m, (double)row->daemon.n_assisted, out);
+}
+
+static void write_rings(const struct metric *m, const struct tutti_row *row, FILE *out) {
+        write_plain(m, (double)row->daemon.n_rings, out);
+}
+
+static void write_regrets(const struct metric *m, const struct tutti_row *row, FILE *out) {
+        write_plain(m, (double)row->daemon.n_regrets, out);
+}
+
 static void write_restarts(const struct metric *m, const struct tutti_row *row, FILE *out) {
         write_plain(m, row->daemon.n_restarts, out);
 }
@@ -309,6 +321,13 @@ static const struct metric metrics[] = {
                 write_ejected },
         { "tutti_lane_collectives_total", "counter", "Collectives that ran on the lane, without a packet",
                 PART_STATUS, TUTTI_ROW_DAEMON, write_on_lane },
+        { "tutti_lane_assisted_total", "counter", "Collectives that ran on the lane by more than one thread",
+                PART_STATUS, TUTTI_ROW_DAEMON, write_assisted },
+        { "tutti_lane_rings_total", "counter", "How often a client woke the lane's thread", PART_STATUS,
+                TUTTI_ROW_DAEMON, write_rings },
+        { "tutti_lane_regrets_total", "counter",
+                "How often the lane's thread gave up yielding for a while, since others use up its core",
+                PART_STATUS, TUTTI_ROW_DAEMON, write_regrets },
         { "tutti_worker_restarts_total", "counter", "How often the GPU process was started anew", PART_STATUS,
                 TUTTI_ROW_DAEMON, write_restarts },
         { "tutti_fallback", "gauge", "Something is less than it could be; always 1", PART_STATUS,

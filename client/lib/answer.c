@@ -131,6 +131,8 @@ static void copy_daemon(struct answer *a, const struct row_daemon *r, struct tut
                 .n_on_lane = r->n_on_lane,
                 .n_passed = r->n_passed,
                 .n_assisted = r->n_assisted,
+                .n_rings = r->n_rings,
+                .n_regrets = r->n_regrets,
                 .drained_by = copy_string(a, r->drained_by),
                 .n_groups_left = r->n_groups_left,
                 .log_level = copy_string(a, r->log_level),

@@ -56,6 +56,18 @@ enum status environment_reconnect(double *ret, struct error *err) {
         return STATUS_OK;
 }
 
+enum status environment_yield(uint64_t *ret_ns, struct error *err) {
+        const char *given = variable("TUTTI_YIELD");
+        char *end = NULL;
+        double us = given ? strtod(given, &end) : 0;
+        if (given && (*end || !(us >= 0 && us <= 1000)))
+                return refuse(err, STATUS_INVALID, FIELD_UNSPECIFIED,
+                        "TUTTI_YIELD is \"%s\"; it is a number of microseconds, 0 to 1000", given);
+        if (given)
+                *ret_ns = (uint64_t)(us * 1e3);
+        return STATUS_OK;
+}
+
 enum status environment_socket_path(char *buf, size_t size, struct error *err) {
         const char *given = variable("TUTTI_SOCKET");
         if (given)

@@ -20,6 +20,9 @@ enum status socket_path_check(const char *path, struct error *err) MUST_USE;
 /* TUTTI_RECONNECT in seconds; 0 where it is not set. INVALID: it is no such number. */
 enum status environment_reconnect(double *ret, struct error *err) MUST_USE;
 
+/* TUTTI_YIELD, which is in us; `ret` as it is where it is not set. INVALID: it is no such number. */
+enum status environment_yield(uint64_t *ret_ns, struct error *err) MUST_USE;
+
 /* TUTTI_JOB, else TORCHELASTIC_RUN_ID (unless "none"), MASTER_ADDR:MASTER_PORT, PMIX_NAMESPACE,
  * SLURM_JOB_ID.SLURM_STEP_ID. INVALID when there is none; LIMIT when it is too long. */
 enum status environment_job(char ret[MAX_NAME_BYTES], struct error *err) MUST_USE;

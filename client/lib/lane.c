@@ -19,7 +19,7 @@ void lane_init(struct tutti *t) {
         const char *wish = secure_getenv("TUTTI_LANE");
         t->lane.is_off = wish && strcmp(wish, "0") == 0;
         t->lane.bell = -1;
-        waiting_init(&t->lane.waiting);
+        waiting_init(&t->lane.waiting, WAITING_BUDGET_NS);
 }
 
 /* --- asking for it --- */
@@ -185,7 +185,7 @@ static void yield(struct tutti *t) {
 
 void lane_wait(struct tutti *t, struct call *call) {
         struct patience_left patience;
-        patience_begin(&patience, clock_now_ns());
+        patience_begin(&patience, &t->lane.waiting, clock_now_ns());
         while (t->lane.call == call && !call->is_ended) {
                 enum lane_state state = look(t, call);
                 if (state == LANE_DONE) {

@@ -241,16 +241,21 @@ static enum status find_path(const char *given, char ret[MAX_SOCKET_PATH_BYTES +
 
 static enum status open_path(const char *path, double reconnect, struct tutti **ret, struct error *err) {
         CLEANUP_FD int socket = -1;
+        uint64_t yield_ns = WAITING_BUDGET_NS;
+        enum status status = environment_yield(&yield_ns, err);
+        if (status != STATUS_OK)
+                return status;
         int r = connect_to(path, &socket);
         if (r < 0)
                 return say_unreachable(path, -r, err);
-        enum status status = open_check_server(socket, path, err);
+        status = open_check_server(socket, path, err);
         struct tutti *t;
         if (status == STATUS_OK)
                 status = connection_new(fd_take(&socket), &t, err);
         if (status != STATUS_OK)
                 return status;
         const char *prepared = secure_getenv("TUTTI_PREPARED");
+        waiting_init(&t->lane.waiting, yield_ns);
         t->halves.is_off = prepared && strcmp(prepared, "0") == 0;
         status = greet(t, path, err);
         if (status == STATUS_OK) /* only now: a tuttid that ends before is none */

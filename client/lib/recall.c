@@ -71,7 +71,7 @@ bool recall(struct half *h, struct half_options *ret_options, struct entry *ret_
 /* --- noting --- */
 
 static bool is_plain(const struct tutti_value *v) {
-        return !v || (!v->memory && !v->indices && (v->object || !device_of(v->buffer)));
+        return !v || (!v->memory && !v->indices && (!v->buffer || !device_of(v->buffer)));
 }
 
 void recall_note(const struct half *h, const struct half_options *options, const struct entry *only,

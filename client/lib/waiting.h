@@ -13,20 +13,22 @@
 
 /* A connection's. From waiting_init. */
 struct waiting {
-        uint64_t usual_ns; /* moving average of waits */
+        uint64_t budget_ns; /* of a wait; 0: nobody yields */
+        uint64_t usual_ns;  /* moving average of waits */
         struct regret regret;
 };
 
 /* One wait. */
 struct patience_left {
-        uint64_t began_ns, last_ns, spent_ns;
+        uint64_t budget_ns, began_ns, last_ns, spent_ns;
 };
 
-void waiting_init(struct waiting *w);
+#define WAITING_BUDGET_NS UINT64_C(200000) /* unless somebody says it otherwise */
+void waiting_init(struct waiting *w, uint64_t budget_ns);
 /* Whether to yield at all. */
 bool waiting_may_yield(const struct waiting *w, uint64_t now_ns);
 
-void patience_begin(struct patience_left *p, uint64_t now_ns);
+void patience_begin(struct patience_left *p, const struct waiting *w, uint64_t now_ns);
 /* After a yield: whether there may be another one. */
 bool patience_goes_on(struct patience_left *p, uint64_t now_ns);
 

@@ -29,7 +29,9 @@ static struct row_daemon daemon_in(const Tutti__V1__DaemonRow *m) {
                 .n_replayed = m->n_replayed,
                 .n_on_lane = m->n_on_lane,
                 .n_passed = m->n_passed,
-                .n_assisted = m->n_assisted };
+                .n_assisted = m->n_assisted,
+                .n_rings = m->n_rings,
+                .n_regrets = m->n_regrets };
 }
 
 static struct row_device device_in(const Tutti__V1__DeviceRow *m) {

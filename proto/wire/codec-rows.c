@@ -26,6 +26,8 @@ static void daemon_out(const struct row_daemon *r, Tutti__V1__DaemonRow *m) {
         m->n_on_lane = r->n_on_lane;
         m->n_passed = r->n_passed;
         m->n_assisted = r->n_assisted;
+        m->n_rings = r->n_rings;
+        m->n_regrets = r->n_regrets;
         m->drained_by = string_out(r->drained_by);
         m->n_groups_left = r->n_groups_left;
         m->log_level = string_out(r->log_level);

@@ -400,6 +400,7 @@ struct row_daemon {
         uint64_t n_prepared, n_started, n_replayed;
         uint64_t n_on_lane, n_passed; /* collectives that ran on the lane; starts that it handed on */
         uint64_t n_assisted;          /* collectives there in which several threads had a part */
+        uint64_t n_rings, n_regrets;  /* its thread was woken; it gave up yielding for a while */
         const char *drained_by, *log_level;
         uint32_t n_groups_left;
 };

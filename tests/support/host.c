@@ -174,6 +174,8 @@ static void add_daemon(struct host_counters *c, const struct tutti_row_daemon *r
         c->n_on_lane = row->n_on_lane;
         c->n_passed = row->n_passed;
         c->n_assisted = row->n_assisted;
+        c->n_rings = row->n_rings;
+        c->n_regrets = row->n_regrets;
 }
 
 static void add_quota(struct host_counters *c, const struct tutti_row_quota *row) {

@@ -43,7 +43,7 @@ struct host_quota {
 struct host_counters {
         uint32_t n_sessions, n_groups;
         uint64_t mapped_bytes, n_buffers, n_pending, n_ejected, n_collectives;
-        uint64_t n_prepared, n_started, n_replayed, n_on_lane, n_passed, n_assisted;
+        uint64_t n_prepared, n_started, n_replayed, n_on_lane, n_passed, n_assisted, n_rings, n_regrets;
         uint32_t n_quotas;
         struct host_quota quotas[HOST_MAX_QUOTAS];
 };

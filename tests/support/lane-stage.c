@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "base/clock.h"
 
 static void on_bell(void *data) {
         ((struct lane_stage *)data)->n_bells++;
@@ -17,7 +18,8 @@ void lane_stage_init_assisted(struct lane_stage *st, uint32_t n_assistants) {
         const struct doorbell bell = { .ring = on_bell, .data = st };
         *st = (struct lane_stage){ .fake = fake_backend_new() };
         CHECK(uv_loop_init(&st->loop) == 0);
-        CHECK(lanes_new(&st->lanes, &st->loop, fake_backend_ops(st->fake), &bell, n_assistants) == 0);
+        const struct lanes_options options = { .n_assistants = n_assistants, .linger_ns = NS_PER_MS / 20 };
+        CHECK(lanes_new(&st->lanes, &st->loop, fake_backend_ops(st->fake), &bell, &options) == 0);
 }
 
 void lane_stage_stop(struct lane_stage *st) {

@@ -35,7 +35,9 @@ START_TEST(rows_of_the_daemon_and_its_devices) {
                 .n_replayed = 20,
                 .n_on_lane = 21,
                 .n_passed = 22,
-                .n_assisted = 23 };
+                .n_assisted = 23,
+                .n_rings = 24,
+                .n_regrets = 25 };
         const struct row_daemon *a = &row.daemon, *b = &pass_row(&row)->daemon;
         SAME_STR(a, b, version);
         SAME_STR(a, b, socket);
@@ -60,6 +62,8 @@ START_TEST(rows_of_the_daemon_and_its_devices) {
         SAME(a, b, n_on_lane);
         SAME(a, b, n_passed);
         SAME(a, b, n_assisted);
+        SAME(a, b, n_rings);
+        SAME(a, b, n_regrets);
 
         struct row device = { .type = ROW_DEVICE };
         device.device = (struct row_device){ .name = "CPU:0",

@@ -463,7 +463,7 @@ static void check_document(
                 check_contains(name, text, help, d.help, "");
                 check_contains(name, text, allowed, d.allowed, "");
         }
-        ck_assert_uint_eq(n, 31);
+        ck_assert_uint_eq(n, 34);
 }
 
 START_TEST(the_sample_has_every_key) {

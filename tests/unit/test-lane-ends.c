@@ -443,6 +443,7 @@ static void no_ring(void *data) {
 
 START_TEST(P18_a_room_that_cannot_be_made_leaves_nothing) {
         const struct doorbell bell = { .ring = no_ring };
+        const struct lanes_options options = { .n_assistants = 2 };
         struct fake_backend *fake = fake_backend_new();
         struct lanes *lanes;
         struct rlimit before, limit;
@@ -451,7 +452,7 @@ START_TEST(P18_a_room_that_cannot_be_made_leaves_nothing) {
         ck_assert_int_eq(uv_loop_init(&loop), 0);
         for (unsigned int n = 1; n <= 2; n++) {
                 failing_at(n);
-                r = lanes_new(&lanes, &loop, fake_backend_ops(fake), &bell, 2);
+                r = lanes_new(&lanes, &loop, fake_backend_ops(fake), &bell, &options);
                 failing_at(0);
                 ck_assert_int_eq(r, -ENOMEM);
         }
@@ -459,7 +460,7 @@ START_TEST(P18_a_room_that_cannot_be_made_leaves_nothing) {
         limit = before;
         for (limit.rlim_cur = 3; r < 0; limit.rlim_cur++) {
                 ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
-                r = lanes_new(&lanes, &loop, fake_backend_ops(fake), &bell, 2);
+                r = lanes_new(&lanes, &loop, fake_backend_ops(fake), &bell, &options);
                 ck_assert(r == 0 || r == -EMFILE);
         }
         ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &before), 0);

@@ -8,11 +8,13 @@
 /* Any time that is not the beginning of all. */
 #define T0 (1000 * NS_PER_S)
 
+static const struct waiting usual = { .budget_ns = WAITING_BUDGET_NS };
+
 /* How long a wait goes on in yields that take `yield_ns` each; 10 s are for ever. */
 static uint64_t patience_ns(uint64_t yield_ns) {
         struct patience_left p;
         uint64_t now_ns = T0;
-        patience_begin(&p, now_ns);
+        patience_begin(&p, &usual, now_ns);
         do
                 now_ns += yield_ns;
         while (patience_goes_on(&p, now_ns) && now_ns < T0 + 10 * NS_PER_S);
@@ -21,7 +23,7 @@ static uint64_t patience_ns(uint64_t yield_ns) {
 
 static struct waiting fresh(void) {
         struct waiting w;
-        waiting_init(&w);
+        waiting_init(&w, WAITING_BUDGET_NS);
         return w;
 }
 
@@ -30,7 +32,7 @@ static struct waiting fresh(void) {
 static void notice(struct waiting *w, uint64_t now_ns, uint64_t wait_ns, uint64_t late_ns) {
         struct patience_left p;
         uint64_t done_ns = now_ns - late_ns;
-        patience_begin(&p, done_ns - wait_ns);
+        patience_begin(&p, &usual, done_ns - wait_ns);
         for (uint64_t t = done_ns - wait_ns + US; t < done_ns; t += US)
                 ck_assert(patience_goes_on(&p, t));
         (void)patience_goes_on(&p, now_ns);
@@ -75,7 +77,7 @@ START_TEST(P22_but_there_is_an_end_by_the_clock_on_the_wall) {
         for (uint64_t yield_ns = US; yield_ns <= 4 * NS_PER_MS; yield_ns *= 2)
                 ck_assert_uint_le(patience_ns(yield_ns), 20 * NS_PER_MS);
         struct patience_left p;
-        patience_begin(&p, T0);
+        patience_begin(&p, &usual, T0);
         ck_assert(!patience_goes_on(&p, T0 + NS_PER_S)); /* one yield that took a second */
 }
 END_TEST
@@ -183,10 +185,29 @@ START_TEST(off_times_double_up_to_a_limit) {
 }
 END_TEST
 
+START_TEST(P22_the_budget_is_the_users_to_say) {
+        struct waiting w;
+        struct patience_left p;
+        waiting_init(&w, 0);
+        ck_assert(!waiting_may_yield(&w, T0));
+        waiting_init(&w, 50 * US);
+        ck_assert(waiting_may_yield(&w, T0));
+        uint64_t now_ns = T0;
+        patience_begin(&p, &w, T0);
+        while (patience_goes_on(&p, now_ns))
+                now_ns += US;
+        ck_assert_uint_ge(now_ns - T0, 50 * US);
+        ck_assert_uint_le(now_ns - T0, 52 * US);
+        for (int i = 0; i < 100; i++) /* longer than that: in vain */
+                waiting_learn(&w, 100 * US);
+        ck_assert(!waiting_may_yield(&w, T0));
+}
+END_TEST
+
 START_TEST(a_clock_that_reads_backwards_does_no_harm) {
         struct waiting w = fresh();
         struct patience_left p;
-        patience_begin(&p, T0);
+        patience_begin(&p, &usual, T0);
         /* done_ns is tuttid's, and may be any number where the page lies. */
         waiting_learn_noticed(&w, &p, T0 + NS_PER_S, T0 + US);
         ck_assert(waiting_may_yield(&w, T0 + US));
@@ -202,4 +223,5 @@ UNIT_MAIN("waiting", 20, P22_a_wait_alone_on_its_core_is_bounded, yields_in_whic
         slept_waits_turn_yielding_off_and_short_ones_on_again,
         one_long_wait_among_short_ones_does_not_turn_it_off, an_endless_wait_is_forgotten_like_others,
         results_noticed_late_turn_yielding_off_for_a_while, good_waits_are_a_bank_against_late_ones,
-        off_times_double_up_to_a_limit, a_clock_that_reads_backwards_does_no_harm)
+        off_times_double_up_to_a_limit, P22_the_budget_is_the_users_to_say,
+        a_clock_that_reads_backwards_does_no_harm)

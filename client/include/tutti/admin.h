@@ -78,6 +78,8 @@ struct tutti_row_daemon {
         uint64_t n_on_lane;  /* collectives that were run on the lane */
         uint64_t n_passed;   /* halves that were started in it and went the way of the others */
         uint64_t n_assisted; /* of n_on_lane: in which more than one thread had a part */
+        uint64_t n_rings;    /* how often a client woke the lane's thread, which sleeps when nothing comes */
+        uint64_t n_regrets;  /* how often that thread gave up yielding for a while: others use up its core */
 };
 
 struct tutti_row_device {
