@@ -80,7 +80,7 @@ static void large_then_batch(struct replica *me) {
         struct tutti_group *g = replica_join_group(me, &TUTTI_JOIN(.group = "train"));
         struct floats large, small;
         struct tutti_result result;
-        floats_init(me->t, &large, (size_t)16 << 20);
+        floats_init(me->t, &large, (size_t)4 << 20);
         floats_init(me->t, &small, N_FLOATS);
         floats_fill(&large, (float)(me->rank + 1));
         floats_fill(&small, (float)(me->rank + 1));
