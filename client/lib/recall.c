@@ -32,6 +32,7 @@ static struct recalled *place_of(const struct half *h, const struct tutti_entry 
 /* Bytes between the fields count as well: they can make equal values different, never different ones equal.
  */
 static bool is_value(bool has, const struct tutti_value *known, const struct tutti_value *given) {
+        /* NOLINTNEXTLINE(bugprone-suspicious-memory-comparison): as said */
         return has == (given != NULL) && (!given || memcmp(known, given, sizeof(*known)) == 0);
 }
 
