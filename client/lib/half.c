@@ -307,6 +307,15 @@ static enum status draft_output(struct draft *d, const struct tutti_value *given
         return draft_place_value(d, "output", &d->output, &d->entry->output);
 }
 
+/* Where this rank neither brings nor receives: what the value is, and not where. */
+static enum status draft_description(struct draft *d, const struct tutti_value *given) {
+        enum status status = draft_take_value(d, "output", given, &d->output);
+        if (status != STATUS_OK || d->output.indices)
+                return status == STATUS_OK ? draft_output(d, given, false) : status;
+        describe(d->entry, &d->output);
+        return STATUS_OK;
+}
+
 /* Where this rank brings an input and receives nothing, an output says of what dtype the others' is. */
 static enum status draft_output_dtype(struct draft *d, const struct tutti_value *given) {
         if (!given)
@@ -351,7 +360,8 @@ static enum status draft_values(struct draft *d, const struct tutti_entry *given
         bool receives = to == DESTINATION_DEVICE || entry_has_destination(d->entry, h->g->rank);
         if (reads && (!receives || !given->output))
                 return draft_output_dtype(d, given->output);
-        return draft_output(d, given->output, reads);
+        return reads || receives ? draft_output(d, given->output, reads)
+                                 : draft_description(d, given->output);
 }
 
 static enum status draft_entry(struct draft *d, uint32_t i) {
