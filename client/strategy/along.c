@@ -8,6 +8,7 @@
 struct gather {
         int32_t axis;
         const struct tutti_reduction *value;
+        const struct tutti_options *options;
 };
 
 static struct tutti_entry entry_of(const struct tutti_reduction *r, uint32_t i) {
@@ -28,13 +29,14 @@ static enum tutti_status start_gather(
         struct tutti_strategy *s, uint32_t i, const void *arg, struct tutti_work **ret) {
         const struct gather *a = arg;
         const struct tutti_entry entry = entry_of(a->value, i);
-        return tutti_gather_start(
-                s->groups[i], &TUTTI_GATHER(.axis = a->axis, .entries = &entry, .n_entries = 1), ret);
+        return tutti_gather_start(s->groups[i],
+                &TUTTI_GATHER(.axis = a->axis, .entries = &entry, .n_entries = 1, .options = a->options),
+                ret);
 }
 
-enum tutti_status tutti_strategy_gather(
-        struct tutti_strategy *s, int32_t axis, const struct tutti_reduction *value, uint64_t *ret_extent) {
-        const struct gather a = { .axis = axis, .value = value };
+enum tutti_status tutti_strategy_gather(struct tutti_strategy *s, int32_t axis,
+        const struct tutti_reduction *value, const struct tutti_options *options, uint64_t *ret_extent) {
+        const struct gather a = { .axis = axis, .value = value, .options = options };
         enum tutti_status status = check_value(value, "tutti_context_all_gather");
         return status == TUTTI_OK ? meet_all(s, start_gather, &a, ret_extent) : status;
 }

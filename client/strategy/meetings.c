@@ -113,6 +113,8 @@ enum tutti_status tutti_strategy_reduce_to(struct tutti_strategy *s, enum tutti_
 struct broadcast {
         uint32_t root;
         const struct tutti_value *value, *outputs;
+        const struct tutti_destinations *destinations;
+        const struct tutti_options *options;
 };
 
 static enum tutti_status start_broadcast(
@@ -120,12 +122,13 @@ static enum tutti_status start_broadcast(
         const struct broadcast *b = arg;
         int is_root = tutti_rank(s->groups[i]) == b->root;
         return tutti_broadcast_into_start(s->groups[i], NULL, b->root, is_root ? b->value : NULL,
-                b->outputs ? &b->outputs[i] : NULL, NULL, NULL, ret);
+                b->outputs ? &b->outputs[i] : NULL, b->destinations, b->options, ret);
 }
 
 enum tutti_status tutti_strategy_broadcast_to(struct tutti_strategy *s, uint32_t root,
-        const struct tutti_value *value, const struct tutti_value *outputs) {
+        const struct tutti_value *value, const struct tutti_value *outputs,
+        const struct tutti_destinations *destinations, const struct tutti_options *options) {
         enum tutti_status status = check_cross_replica("tutti_context_merge_call");
-        const struct broadcast b = { .root = root, .value = value, .outputs = outputs };
+        const struct broadcast b = { root, value, outputs, destinations, options };
         return status == TUTTI_OK ? meet_all(s, start_broadcast, &b, NULL) : status;
 }

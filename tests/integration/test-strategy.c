@@ -165,8 +165,8 @@ static void gather_and_reduce(struct replica *me) {
                 outputs[i] = float_at(out[i], total);
                 scalars[i] = TUTTI_VALUE(.memory = out[i], .dtype = TUTTI_F32);
         }
-        expect_said(
-                tutti_strategy_gather(s, 0, &TUTTI_REDUCTION(.values = values, .outputs = outputs), &extent),
+        expect_said(tutti_strategy_gather(
+                            s, 0, &TUTTI_REDUCTION(.values = values, .outputs = outputs), NULL, &extent),
                 TUTTI_OK);
         ck_assert_uint_eq(extent, total);
         for (uint32_t i = 0; i < n_local; i++)
@@ -204,7 +204,7 @@ static enum tutti_status gather_in_a_replica(struct tutti_context *c, void *user
                 ck_assert_float_eq(all_b[2 * r], 1);
                 ck_assert_float_eq(all_b[2 * r + 1], (float)r);
         }
-        expect_said(tutti_strategy_gather(s, 0, &TUTTI_REDUCTION(.values = in), NULL), TUTTI_INVALID);
+        expect_said(tutti_strategy_gather(s, 0, &TUTTI_REDUCTION(.values = in), NULL, NULL), TUTTI_INVALID);
         expect_in(tutti_strategy_error(), "tutti_context_all_gather");
         return TUTTI_OK;
 }
@@ -467,9 +467,16 @@ static void reduce_across(struct replica *me) {
                 ck_assert_float_eq(one[i], 1);
                 ck_assert_float_eq(out[i], me->rank * l + i == n - 1 ? (float)(n - 1) / 2 : 0);
         }
-        expect_said(tutti_strategy_broadcast_to(s, n - 1, &ids[l - 1], outs), TUTTI_OK);
+        expect_said(tutti_strategy_broadcast_to(s, n - 1, &ids[l - 1], outs, NULL, NULL), TUTTI_OK);
         for (uint32_t i = 0; i < l; i++)
                 ck_assert_float_eq(out[i], (float)(n - 1));
+        memset(out, 0, sizeof(out));
+        const struct tutti_destinations to_first = { .where = TUTTI_TO_RANK, .rank = 0 };
+        const struct tutti_options wrong = TUTTI_OPTIONS(.has_weight = 1, .weight = 2);
+        expect_said(tutti_strategy_broadcast_to(s, n - 1, &ids[l - 1], outs, &to_first, NULL), TUTTI_OK);
+        for (uint32_t i = 0; i < l; i++)
+                ck_assert_float_eq(out[i], me->rank * l + i == 0 ? (float)(n - 1) : 0);
+        expect_said(tutti_strategy_broadcast_to(s, n - 1, &ids[l - 1], outs, NULL, &wrong), TUTTI_INVALID);
         expect_said(tutti_strategy_batch_reduce_to(s, TUTTI_MEAN, two, 0, NULL), TUTTI_INVALID);
         tutti_strategy_close(s);
 }

@@ -121,11 +121,13 @@ TUTTI_API enum tutti_status tutti_strategy_reduce(struct tutti_strategy *s, enum
         const struct tutti_options *options);
 /* All values one behind the other along the axis, in the order of the ranks, as tutti_gather; how long the
  * result is (NULL: not wanted). */
-TUTTI_API enum tutti_status tutti_strategy_gather(
-        struct tutti_strategy *s, int32_t axis, const struct tutti_reduction *value, uint64_t *ret_extent);
-/* The value of rank `root` (which counts where that is local) into `outputs`, an array of n_local. */
+TUTTI_API enum tutti_status tutti_strategy_gather(struct tutti_strategy *s, int32_t axis,
+        const struct tutti_reduction *value, const struct tutti_options *options, uint64_t *ret_extent);
+/* The value of rank `root` (which counts where that is local) into those of `outputs`, an array of n_local,
+ * that are destinations (NULL: all), as tutti_broadcast_into. */
 TUTTI_API enum tutti_status tutti_strategy_broadcast_to(struct tutti_strategy *s, uint32_t root,
-        const struct tutti_value *value, const struct tutti_value *outputs);
+        const struct tutti_value *value, const struct tutti_value *outputs,
+        const struct tutti_destinations *destinations, const struct tutti_options *options);
 
 /* --- replica context --- */
 
