@@ -10,15 +10,6 @@
 #define N_FLOATS  256
 #define N_ENTRIES 300
 
-static float sum_of(const struct replica *me, float first) {
-        return (float)me->n * first + (float)(me->n * (me->n - 1) / 2);
-}
-
-static struct tutti_value part_of(const struct floats *f, size_t offset, uint64_t n) {
-        return TUTTI_VALUE(.buffer = f->buffer, .offset = offset * sizeof(float), .dtype = TUTTI_F32,
-                .n_dims = 1, .shape = { n });
-}
-
 /* --- every kind --- */
 
 struct kinds {
@@ -31,7 +22,7 @@ static void prepare_batch(struct kinds *k) {
         static struct tutti_value values[N_ENTRIES];
         static struct tutti_entry entries[N_ENTRIES];
         for (uint32_t i = 0; i < N_ENTRIES; i++) {
-                values[i] = part_of(&k->in, i % N_FLOATS, 1);
+                values[i] = floats_part(&k->in, i % N_FLOATS, 1);
                 entries[i] = TUTTI_ENTRY(.input = &values[i], .output = &values[i]);
         }
         expect_status(
@@ -42,7 +33,8 @@ static void prepare_batch(struct kinds *k) {
 
 /* What described them is gone afterwards. */
 static void prepare_all(struct kinds *k) {
-        struct tutti_value input = part_of(&k->in, 0, N_FLOATS), output = part_of(&k->out, 0, N_FLOATS);
+        struct tutti_value input = floats_part(&k->in, 0, N_FLOATS),
+                           output = floats_part(&k->out, 0, N_FLOATS);
         struct tutti_destinations to_one = { .where = TUTTI_TO_RANK, .rank = 1 };
         struct tutti_options mean = TUTTI_OPTIONS(.has_weight = 1, .weight = 2);
         expect_status(tutti_prepare_all_reduce(k->g, TUTTI_MEAN, &input, &output, &mean, &k->all), TUTTI_OK);
@@ -61,12 +53,12 @@ static void run_all(struct replica *me, struct kinds *k, const char *key, float 
         floats_fill(&k->in, mine);
         floats_fill(&k->out, -1);
         expect_status(tutti_prepared_run(k->all, key), TUTTI_OK);
-        floats_expect(&k->out, sum_of(me, step) / (float)me->n);
+        floats_expect(&k->out, floats_sum_of_ranks(me->n, step) / (float)me->n);
         floats_fill(&k->out, -1);
         expect_status(tutti_prepared_run(k->one, key), TUTTI_OK);
         floats_expect(&k->out, me->rank == 1 ? (float)(me->n - 1) + step : -1);
         expect_status(tutti_prepared_run(k->batch, key), TUTTI_OK);
-        floats_expect(&k->in, sum_of(me, step));
+        floats_expect(&k->in, floats_sum_of_ranks(me->n, step));
         floats_fill(&k->in, mine);
         expect_status(tutti_prepared_run(k->wide, key), TUTTI_OK);
         floats_expect(&k->in, 1 + step);
@@ -114,7 +106,8 @@ static void meet_plainly(struct replica *me) {
                         expect_status(tutti_all_reduce(g, NULL, wanted == TUTTI_OK ? TUTTI_SUM : TUTTI_MAX,
                                               &f.value, &f.value),
                                 wanted);
-                floats_expect(&f, wanted == TUTTI_OK ? sum_of(me, (float)step) : (float)(me->rank + step));
+                floats_expect(&f, wanted == TUTTI_OK ? floats_sum_of_ranks(me->n, (float)step)
+                                                     : (float)(me->rank + step));
         }
 }
 
@@ -146,7 +139,7 @@ static void start_many(struct replica *me) {
                 for (int i = 0; i < 4; i++) {
                         expect_work(w[i], TUTTI_OK);
                         tutti_work_free(w[i]);
-                        floats_expect(&f[i], sum_of(me, (float)(step + i)));
+                        floats_expect(&f[i], floats_sum_of_ranks(me->n, (float)(step + i)));
                 }
         }
         for (int i = 0; i < 4; i++)
@@ -213,12 +206,12 @@ static void ask_too_much(struct replica *me) {
         int64_t which[1] = { 0 };
         floats_init(me->t, &f, N_FLOATS);
         const struct tutti_options checked = TUTTI_OPTIONS(.check_inputs = 1);
-        const struct tutti_value beyond = part_of(&f, 1, N_FLOATS),
+        const struct tutti_value beyond = floats_part(&f, 1, N_FLOATS),
                                  outside = TUTTI_VALUE(.memory = plain, .dtype = TUTTI_F32, .n_dims = 1,
                                          .shape = { 4 }),
                                  indices = TUTTI_VALUE(.memory = which, .dtype = TUTTI_I64, .n_dims = 1,
                                          .shape = { 1 });
-        struct tutti_value rows = part_of(&f, 0, 1);
+        struct tutti_value rows = floats_part(&f, 0, 1);
         rows.indices = &indices;
         rows.dense_rows = 9;
         for (int i = 0; i < 3; i++) {
@@ -251,12 +244,12 @@ static void refuse_and_meet(struct replica *me) {
         struct tutti_prepared *p;
         struct floats f;
         floats_init(me->t, &f, N_FLOATS);
-        const struct tutti_value beyond = part_of(&f, 1, N_FLOATS);
+        const struct tutti_value beyond = floats_part(&f, 1, N_FLOATS);
         for (uint32_t step = 0; step < 10; step++) {
                 if (me->rank == step % 2)
                         expect_status(tutti_prepare_all_reduce(g, TUTTI_SUM, &beyond, &beyond, NULL, &p),
                                 TUTTI_INVALID);
-                floats_meet(g, NULL, &f, (float)(me->rank + step), sum_of(me, (float)step));
+                floats_meet(g, NULL, &f, (float)(me->rank + step), floats_sum_of_ranks(me->n, (float)step));
         }
 }
 
@@ -272,7 +265,7 @@ static void free_what_is_held(struct replica *me) {
         struct tutti_prepared *p, *q;
         struct floats f;
         floats_init(me->t, &f, 8 << 20); /* more than is kept for the next buffer */
-        const struct tutti_value half = part_of(&f, 0, 2 << 20);
+        const struct tutti_value half = floats_part(&f, 0, 2 << 20);
         expect_status(tutti_prepare_all_reduce(g, TUTTI_SUM, &half, &half, NULL, &p), TUTTI_OK);
         expect_status(tutti_prepare_all_reduce(g, TUTTI_SUM, &half, &half, NULL, &q), TUTTI_OK);
         float *data = f.data;
@@ -280,7 +273,7 @@ static void free_what_is_held(struct replica *me) {
         for (uint32_t step = 0; step < 20; step++) {
                 data[7] = (float)(me->rank + step);
                 expect_status(tutti_prepared_run(step % 2 ? p : q, NULL), TUTTI_OK);
-                ck_assert(data[7] == sum_of(me, (float)step));
+                ck_assert(data[7] == floats_sum_of_ranks(me->n, (float)step));
         }
         replica_say(me, "held");
         replica_hear(me, "free");
@@ -336,7 +329,7 @@ static void run_into_slots(struct replica *me) {
                 const float *sum = tutti_object_data(o, slot);
                 ck_assert_uint_ne(slot, last);
                 for (size_t i = 0; i < N_FLOATS; i++)
-                        ck_assert(sum[i] == sum_of(me, (float)step));
+                        ck_assert(sum[i] == floats_sum_of_ranks(me->n, (float)step));
                 if (last < 2)
                         expect_status(tutti_object_release(o, last), TUTTI_OK);
                 last = slot;
@@ -345,7 +338,7 @@ static void run_into_slots(struct replica *me) {
         tutti_object_free(o);
         const struct tutti_error_info *e = expect_error(tutti_prepared_run(p, "gone"));
         ck_assert(e->status != TUTTI_OK);
-        floats_meet(g, NULL, &f, (float)me->rank, sum_of(me, 0));
+        floats_meet(g, NULL, &f, (float)me->rank, floats_sum_of_ranks(me->n, 0));
         tutti_prepared_free(p);
 }
 
@@ -367,7 +360,7 @@ static void outlive_tuttid(struct replica *me) {
                 for (uint32_t step = 0; step < 50; step++) {
                         floats_fill(&f, (float)(me->rank + step));
                         expect_status(tutti_prepared_run(p, NULL), TUTTI_OK);
-                        floats_expect(&f, sum_of(me, (float)step));
+                        floats_expect(&f, floats_sum_of_ranks(me->n, (float)step));
                 }
                 if (round == 1)
                         break;
@@ -380,7 +373,7 @@ static void outlive_tuttid(struct replica *me) {
                         expect_status(tutti_prepared_start(p, NULL, &w), TUTTI_OK);
                 expect_work(w, TUTTI_OK);
                 tutti_work_free(w);
-                floats_expect(&f, sum_of(me, 7));
+                floats_expect(&f, floats_sum_of_ranks(me->n, 7));
         }
         replica_say(me, "over");
         replica_hear(me, "end");

@@ -8,21 +8,6 @@
 
 #define N_FLOATS 64
 
-static struct tutti_value part_of(const struct floats *f, size_t offset, uint64_t n) {
-        return TUTTI_VALUE(.buffer = f->buffer, .offset = offset * sizeof(float), .dtype = TUTTI_F32,
-                .n_dims = 1, .shape = { n });
-}
-
-/* All ranks' `mine` summed. */
-static float sum_of(const struct replica *me, float first) {
-        return (float)me->n * first + (float)(me->n * (me->n - 1) / 2);
-}
-
-static void expect_part(const struct floats *f, size_t offset, size_t n, float value) {
-        for (size_t i = 0; i < n; i++)
-                ck_assert(f->data[offset + i] == value);
-}
-
 /* The allocator hands out the address of the last handle again, for memory that lies elsewhere: what is large
  * does not fit where the small one lay, before what stays. */
 static void take_and_free(struct replica *me) {
@@ -38,11 +23,11 @@ static void take_and_free(struct replica *me) {
                 floats_init(me->t, &f, k % 2 ? 64 * N_FLOATS : N_FLOATS);
                 n_reused += before == f.buffer && where != f.data;
                 for (int again = 0; again < 4; again++) {
-                        const struct tutti_value v = part_of(&f, 0, N_FLOATS);
+                        const struct tutti_value v = floats_part(&f, 0, N_FLOATS);
                         floats_fill(&f, (float)(me->rank + k));
                         expect_status(tutti_all_reduce(g, NULL, TUTTI_SUM, &v, &v), TUTTI_OK);
-                        expect_part(&f, 0, N_FLOATS, sum_of(me, (float)k));
-                        expect_part(&f, N_FLOATS, f.n - N_FLOATS, (float)(me->rank + k));
+                        floats_expect_part(&f, 0, N_FLOATS, floats_sum_of_ranks(me->n, (float)k));
+                        floats_expect_part(&f, N_FLOATS, f.n - N_FLOATS, (float)(me->rank + k));
                 }
                 before = f.buffer;
                 where = f.data;
@@ -72,22 +57,22 @@ static void differ_a_little(struct replica *me) {
                 uint64_t n = what & 4 ? 31 : 32;
                 enum tutti_op op = what & 8 ? TUTTI_MAX : TUTTI_SUM;
                 bool is_in_place = what & 16, is_min = (what & 32) && op == TUTTI_MAX;
-                struct tutti_value input = part_of(&in, from, n);
-                struct tutti_value output = is_in_place ? input : part_of(&out, to, n);
+                struct tutti_value input = floats_part(&in, from, n);
+                struct tutti_value output = is_in_place ? input : floats_part(&out, to, n);
                 float mine = (float)(me->rank + 1 + k % 50);
                 floats_fill(&in, mine);
                 floats_fill(&out, -1);
                 op = is_min ? TUTTI_MIN : op;
                 expect_status(tutti_all_reduce(g, NULL, op, &input, &output), TUTTI_OK);
-                float all = op == TUTTI_SUM   ? sum_of(me, (float)(1 + k % 50))
+                float all = op == TUTTI_SUM   ? floats_sum_of_ranks(me->n, (float)(1 + k % 50))
                             : op == TUTTI_MAX ? (float)(me->n + k % 50)
                                               : (float)(1 + k % 50);
                 const struct floats *result = is_in_place ? &in : &out;
                 size_t at = is_in_place ? from : to;
                 float around = is_in_place ? mine : -1;
-                expect_part(result, 0, at, around);
-                expect_part(result, at, n, all);
-                expect_part(result, at + n, 2 * N_FLOATS - at - n, around);
+                floats_expect_part(result, 0, at, around);
+                floats_expect_part(result, at, n, all);
+                floats_expect_part(result, at + n, 2 * N_FLOATS - at - n, around);
         }
 }
 
@@ -114,7 +99,7 @@ static void make_objects(struct replica *me) {
                         uint32_t slot = tutti_last_result()->slot;
                         const float *sum = tutti_object_data(o, slot);
                         for (size_t i = 0; i < N_FLOATS; i++)
-                                ck_assert(sum[i] == sum_of(me, (float)(k + again)));
+                                ck_assert(sum[i] == floats_sum_of_ranks(me->n, (float)(k + again)));
                         expect_status(tutti_object_release(o, slot), TUTTI_OK);
                 }
                 expect_status(tutti_barrier(g, NULL), TUTTI_OK);
@@ -135,9 +120,10 @@ static void meet_in_turn(struct replica *me) {
         struct tutti_group *b = replica_join_group(me, &TUTTI_JOIN(.group = "b"));
         floats_init(me->t, &f, N_FLOATS);
         for (uint32_t k = 1; k <= 50; k++) {
-                floats_meet(a, NULL, &f, (float)(me->rank + k), sum_of(me, (float)k));
+                floats_meet(a, NULL, &f, (float)(me->rank + k), floats_sum_of_ranks(me->n, (float)k));
                 ck_assert_uint_eq(tutti_last_result()->collective, k);
-                floats_meet(b, NULL, &f, (float)(me->rank + 2 * k), sum_of(me, (float)(2 * k)));
+                floats_meet(
+                        b, NULL, &f, (float)(me->rank + 2 * k), floats_sum_of_ranks(me->n, (float)(2 * k)));
                 ck_assert_uint_eq(tutti_last_result()->collective, k);
         }
         for (uint32_t round = 0; round < 5; round++) {
@@ -145,7 +131,7 @@ static void meet_in_turn(struct replica *me) {
                 tutti_group_free(b);
                 b = replica_join_group(me, &TUTTI_JOIN(.group = "b"));
                 for (uint32_t k = 1; k <= 5; k++)
-                        floats_meet(b, NULL, &f, (float)(me->rank + k), sum_of(me, (float)k));
+                        floats_meet(b, NULL, &f, (float)(me->rank + k), floats_sum_of_ranks(me->n, (float)k));
         }
 }
 
@@ -160,9 +146,9 @@ static void refuse_in_turn(struct replica *me) {
         struct floats f;
         floats_init(me->t, &f, N_FLOATS);
         for (uint32_t k = 0; k < 20; k++) {
-                struct tutti_value beyond = part_of(&f, 1, N_FLOATS);
+                struct tutti_value beyond = floats_part(&f, 1, N_FLOATS);
                 expect_status(tutti_all_reduce(g, NULL, TUTTI_SUM, &beyond, &beyond), TUTTI_INVALID);
-                floats_meet(g, NULL, &f, (float)(me->rank + k), sum_of(me, (float)k));
+                floats_meet(g, NULL, &f, (float)(me->rank + k), floats_sum_of_ranks(me->n, (float)k));
                 /* The same bytes, but that one rank says MAX: every member hears it each time. */
                 enum tutti_op op = me->rank == 1 ? TUTTI_MAX : TUTTI_SUM;
                 expect_status(tutti_all_reduce(g, NULL, op, &f.value, &f.value), TUTTI_MISMATCH);

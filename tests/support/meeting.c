@@ -34,6 +34,20 @@ void floats_expect(const struct floats *f, float value) {
                         (double)value);
 }
 
+struct tutti_value floats_part(const struct floats *f, size_t offset, uint64_t n) {
+        return TUTTI_VALUE(.buffer = f->buffer, .offset = offset * sizeof(float), .dtype = TUTTI_F32,
+                .n_dims = 1, .shape = { n });
+}
+
+void floats_expect_part(const struct floats *f, size_t offset, size_t n, float value) {
+        for (size_t i = 0; i < n; i++)
+                ck_assert(f->data[offset + i] == value);
+}
+
+float floats_sum_of_ranks(uint32_t n, float first) {
+        return (float)n * first + (float)(n * (n - 1) / 2);
+}
+
 void floats_meet(struct tutti_group *g, const char *key, struct floats *f, float mine, float all) {
         floats_fill(f, mine);
         expect_status(tutti_all_reduce(g, key, TUTTI_SUM, &f->value, &f->value), TUTTI_OK);

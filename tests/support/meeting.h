@@ -25,6 +25,12 @@ void floats_fill(struct floats *f, float value);
 /* Every element is `value`. */
 void floats_expect(const struct floats *f, float value);
 
+/* n of its elements, from `offset` on. */
+struct tutti_value floats_part(const struct floats *f, size_t offset, uint64_t n);
+void floats_expect_part(const struct floats *f, size_t offset, size_t n, float value);
+/* What n ranks bring together when rank r brings first + r. */
+float floats_sum_of_ranks(uint32_t n, float first);
+
 /* Fills with `mine`, reduces in place under `key` (NULL: by number), and expects `all`. */
 void floats_meet(struct tutti_group *g, const char *key, struct floats *f, float mine, float all);
 
