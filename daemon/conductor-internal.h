@@ -230,7 +230,7 @@ bool conductor_pull_lane(struct conductor *c, uint32_t n);
 /* Between these two who holds which slots may be looked at, also of groups that are on the lane. */
 void conductor_pause_lanes(struct conductor *c);
 void conductor_lanes_go_on(struct conductor *c);
-/* Halves that were started there and handed on, since the start. */
+/* What has happened there since the start; nothing where there is none. */
 struct lanes_stats conductor_lane_stats(const struct conductor *c);
 /* Behind conductor_forget_roads: the session goes. */
 void conductor_end_lane(struct conductor *c, struct session *s);

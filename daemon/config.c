@@ -50,7 +50,7 @@ static uint64_t memory_total(void) {
 
 static const char *const isa_words[] = { "auto", "scalar", "avx2", "avx512", NULL };
 static const char *const algorithm_words[] = { "auto", "one_device", "hierarchical_copy", "library", NULL };
-static const char *const confine_words[] = { "yes", "no", NULL };
+static const char *const yes_words[] = { "yes", "no", NULL };
 static const char *const gpu_words[] = { "auto", "no", NULL };
 static const char *const ipc_words[] = { "auto", "yes", "no", NULL };
 static const char *const order_words[] = { "auto", "events", "host", NULL };
@@ -74,7 +74,7 @@ static const struct config_key keys[] = {
                 .help = "The uids that may look at the groups and limits of all users, kick their replicas "
                         "and drain tuttid, with blanks between them." },
         { "daemon.confine", .is_fixed = true, FIELD(confine), .rule.type = VALUE_WORD,
-                .rule.words = confine_words, .preset = "yes",
+                .rule.words = yes_words, .preset = "yes",
                 .help = "Whether tuttid gives up, when it has started, the system calls that it does not "
                         "need." },
         { "cpu.devices", .is_fixed = true, FIELD(n_cpu_devices), .rule.type = VALUE_COUNT, .rule.min = 1,
@@ -89,7 +89,7 @@ static const struct config_key keys[] = {
                 .preset = "auto",
                 .help = "The instruction set of the kernels; results do not depend on it." },
         { "lane.enabled", .is_fixed = true, FIELD(lane_enabled), .rule.type = VALUE_WORD,
-                .rule.words = confine_words, .preset = "yes",
+                .rule.words = yes_words, .preset = "yes",
                 .help = "Whether collectives that come again may be started in shared memory and run by a "
                         "thread that waits for them; no leaves them to packets." },
         { "lane.assistants", .is_fixed = true, FIELD(n_lane_assistants), .rule.type = VALUE_COUNT,
