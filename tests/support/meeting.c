@@ -45,7 +45,8 @@ void floats_expect_part(const struct floats *f, size_t offset, size_t n, float v
 }
 
 float floats_sum_of_ranks(uint32_t n, float first) {
-        return (float)n * first + (float)(n * (n - 1) / 2);
+        uint32_t of_ranks = n * (n - 1) / 2;
+        return (float)n * first + (float)of_ranks;
 }
 
 void floats_meet(struct tutti_group *g, const char *key, struct floats *f, float mine, float all) {
