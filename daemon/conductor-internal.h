@@ -13,17 +13,18 @@
 
 #define PACKETS_A_TURN 16
 /* Work is counted in entries looked at, of which a thousand take a fraction of a millisecond. */
-#define PACKET_WORK    16           /* of a packet, beside its entries; of looking at a session at all */
-#define REPLY_WORK     8            /* of an answer; twice as much with an error */
-#define LOOKS_A_WORK   8            /* meetings that are walked through in the time of an entry */
-#define END_WORK       64           /* of the end of a session */
-#define ROW_WORK       4            /* of a row of an answer, for which files in /proc may be read */
-#define ACCEPTS_A_TURN 4            /* fewer than a turn can serve and end, or they would pile up */
-#define SLICE_ENTRIES  256          /* of one half or collective at a time */
-#define PLAN_WORK      1024         /* planner_work: what is more is planned elsewhere */
-#define SESSION_WORK   256          /* after which other users have their turn */
-#define TURN_WORK      512          /* after which the loop looks for news */
-#define MAX_TASKS      64           /* kept to be used again */
+#define PACKET_WORK    16   /* of a packet, beside its entries; of looking at a session at all */
+#define REPLY_WORK     8    /* of an answer; twice as much with an error */
+#define LOOKS_A_WORK   8    /* meetings that are walked through in the time of an entry */
+#define END_WORK       64   /* of the end of a session */
+#define ROW_WORK       4    /* of a row of an answer, for which files in /proc may be read */
+#define ACCEPTS_A_TURN 4    /* where no more wait than a turn can serve; else 1, or they would pile up */
+#define READY_A_TURN   32   /* TURN_WORK / PACKET_WORK */
+#define SLICE_ENTRIES  256  /* of one half or collective at a time */
+#define PLAN_WORK      1024 /* planner_work: what is more is planned elsewhere */
+#define SESSION_WORK   256  /* after which other users have their turn */
+#define TURN_WORK      512  /* after which the loop looks for news */
+#define MAX_TASKS      64   /* kept to be used again */
 #define TASK_BYTES     (256u << 10) /* with plans of this size at most */
 #define RUN_WORK       2            /* of what the lane has run, beside its halves */
 #define RUNS_A_TURN    32           /* at a time */

@@ -361,8 +361,11 @@ static void conductor_turn_away(struct conductor *c, int socket) {
         conductor_hang_up(c, 0, session_peer_uid(socket), socket);
 }
 
+/* Those who are there already come first: who comes only to go again, over and over, must not make its user's
+ * others wait behind hundreds of its connections. */
 static void conductor_accept(struct conductor *c) {
-        for (int i = 0; i < ACCEPTS_A_TURN; i++) {
+        const int n_accepts = sessions_n_ready(c->house.sessions) < READY_A_TURN ? ACCEPTS_A_TURN : 1;
+        for (int i = 0; i < n_accepts; i++) {
                 struct session *s;
                 int socket = listener_accept(c->house.listener);
                 if (socket < 0)
@@ -499,7 +502,7 @@ bool conductor_turn(struct conductor *c, uint64_t now_ns) {
         conductor_settle(c);
         conductor_give_back(c, c->is_draining ? UINT32_MAX : SLICE_ENTRIES);
         conductor_settle(c);
-        return sessions_are_ready(c->house.sessions) || !list_is_empty(&c->returning) ||
+        return sessions_n_ready(c->house.sessions) > 0 || !list_is_empty(&c->returning) ||
                !list_is_empty(&c->forgotten) || !list_is_empty(&c->dropped) || c->is_more_done ||
                (c->house.lanes && lanes_n_news(c->house.lanes) >= RUNS_A_TURN) ||
                conductor_answers_next_ns(c) <= now_ns;

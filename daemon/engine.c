@@ -363,7 +363,7 @@ struct task *engine_take_done_task(struct engine *e) {
         if (!engine_has_done(e))
                 return NULL;
         engine_lock(e);
-        struct list *first = turns_take(&e->done_tasks, NULL, NULL);
+        struct list *first = turns_take(&e->done_tasks);
         if (first)
                 atomic_fetch_sub_explicit(&e->n_done, 1, memory_order_relaxed);
         engine_unlock(e);

@@ -72,7 +72,7 @@ struct sessions {
         struct list all;
         struct turns ready; /* struct connection.ready_link */
         struct heap lingering;
-        uint32_t n;
+        uint32_t n, n_ready;
         uint64_t last_id;
 };
 
@@ -109,18 +109,23 @@ void session_mark(struct sessions *s, struct session *session, enum session_even
         if (c->is_closing)
                 return;
         session->events |= event;
-        if (list_is_empty(&c->ready_link)) /* who waits for its turn keeps its place */
+        if (list_is_empty(&c->ready_link)) { /* who waits for its turn keeps its place */
                 turns_put(&s->ready, session->uid, &c->ready_link);
+                s->n_ready++;
+        }
         doorbell_ring(&s->bell);
 }
 
 struct session *sessions_take_ready(struct sessions *s) {
-        struct list *first = turns_take(&s->ready, NULL, NULL);
-        return first ? &list_entry(first, struct connection, ready_link)->session : NULL;
+        struct list *first = turns_take(&s->ready);
+        if (!first)
+                return NULL;
+        s->n_ready--;
+        return &list_entry(first, struct connection, ready_link)->session;
 }
 
-bool sessions_are_ready(const struct sessions *s) {
-        return !turns_is_empty(&s->ready);
+uint32_t sessions_n_ready(const struct sessions *s) {
+        return s->n_ready;
 }
 
 unsigned int session_take_events(struct session *session) {
@@ -314,6 +319,8 @@ void session_close(struct sessions *s, struct session *session) {
         if (c->is_closing)
                 return;
         c->is_closing = true;
+        if (!list_is_empty(&c->ready_link))
+                s->n_ready--;
         list_unlink(&c->ready_link);
         list_unlink(&session->eject_link);
         heap_set(&s->lingering, &c->linger, ALARM_NEVER);

@@ -80,7 +80,7 @@ uint32_t sessions_count(const struct sessions *s);
 
 /* The next session with events, users in turn; NULL: none. */
 struct session *sessions_take_ready(struct sessions *s);
-bool sessions_are_ready(const struct sessions *s);
+uint32_t sessions_n_ready(const struct sessions *s);
 /* What has happened, and forgets it. */
 unsigned int session_take_events(struct session *session);
 /* Puts it into the ready list (again). */

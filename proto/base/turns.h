@@ -23,7 +23,5 @@ struct turns {
 void turns_init(struct turns *t);
 /* Puts `node`, which must be in no list, at the end of its user's line. */
 void turns_put(struct turns *t, uint32_t uid, struct list *node);
-/* Takes the first node, in turn, for which `may` holds (NULL: any); NULL when there is none. */
-struct list *turns_take(
-        struct turns *t, bool (*may)(const struct list *node, const void *data), const void *data);
-bool turns_is_empty(const struct turns *t);
+/* Takes the first node, in turn; NULL when there is none. */
+struct list *turns_take(struct turns *t);
