@@ -12,6 +12,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -502,5 +503,50 @@ START_TEST(G10_two_thousand_connects_of_one_user_delay_nobody_else) {
 }
 END_TEST
 
+/* --- who comes only to go --- */
+
+#define N_QUESTIONS      100
+#define QUESTION_SECONDS 0.01 /* they wait for a turn or two, and not for all who came and went */
+
+static int compare_seconds(const void *a, const void *b) {
+        const double x = *(const double *)a, y = *(const double *)b;
+        return (x > y) - (x < y);
+}
+
+/* How long tuttid takes to answer what needs no work. */
+static double median_answer(struct raw *r) {
+        double took[N_QUESTIONS];
+        for (int i = 0; i < N_QUESTIONS; i++) {
+                const struct request nothing = { .type = REQUEST_UNREGISTER, .buffer = 7 };
+                const double begun = seconds_now();
+                raw_await(r, raw_send(r, &nothing));
+                took[i] = seconds_now() - begun;
+                seconds_sleep(0.002);
+        }
+        qsort(took, N_QUESTIONS, sizeof(*took), compare_seconds);
+        return took[N_QUESTIONS / 2];
+}
+
+START_TEST(G10_who_comes_only_to_go_is_not_waited_for) {
+        struct stage s;
+        struct order order = { &floods[1], false };
+        stage_set(&s, (const char *[]){ "--set", "quota.connections=100000", "--set",
+                              "quota.descriptors=1000000", NULL });
+        struct raw *asks = raw_open(host_socket(s.h));
+        struct replica *r = replica_spawn(
+                s.h, &(struct replica_options){ .rank = 0, .n = 1, .body = flood_on, .arg = &order });
+        replica_expect(r, "at work", 20);
+        seconds_sleep(0.2);
+        const double took = median_answer(asks);
+        printf("# G10: an answer takes %.2f ms beside them\n", took * 1e3);
+        ck_assert_double_lt(took, QUESTION_SECONDS * unit_scale());
+        replica_kill9(r);
+        raw_close(asks);
+        host_expect_sessions(s.h, 2);
+        stage_clear(&s);
+}
+END_TEST
+
 UNIT_MAIN("hostile-pace", 150, P21_the_pace_beside_floods_of_the_same_user,
-        P21_the_pace_beside_floods_of_another_user, G10_two_thousand_connects_of_one_user_delay_nobody_else)
+        P21_the_pace_beside_floods_of_another_user, G10_two_thousand_connects_of_one_user_delay_nobody_else,
+        G10_who_comes_only_to_go_is_not_waited_for)
