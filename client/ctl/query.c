@@ -78,7 +78,7 @@ static int read_option(struct query *q, int c, char **argv) {
                 q->json = true;
         else if (c == 's')
                 q->socket = optarg;
-        else if (c == 'u')
+        else if (c == 'u' && !(takes & CTL_CONNECTS_ITSELF))
                 return read_user(q, optarg);
         else if (c == 'v' && takes & CTL_TAKES_SVG)
                 q->svg = true;

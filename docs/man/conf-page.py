@@ -43,10 +43,10 @@ or
 .Pp
 .Dv SIGHUP
 makes tuttid read it again: the keys of
-.Li [time]
+.Li [plan] , [time]
 and
 .Li [quota] ,
-.Li daemon.log-level
+.Li daemon.log-level , daemon.admins , gpu.order
 and
 .Li gpu.signal-timeout
 change at once, the log names others that need a restart, and a file with an error changes nothing.

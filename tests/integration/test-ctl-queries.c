@@ -246,7 +246,7 @@ END_TEST
 START_TEST(a_wrong_command_line_is_exit_code_64) {
         static const char *const wrong[][3] = { { NULL }, { "nonsense" }, { "status", "x" }, { "dump" },
                 { "dump", "a", "b" }, { "quota", "x" }, { "stats", "--nonsense" }, { "groups", "--socket" },
-                { "help", "nonsense" }, { "version", "x" } };
+                { "help", "nonsense" }, { "version", "x" }, { "doctor", "--user", "1" } };
         struct program p;
 
         for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {

@@ -275,7 +275,7 @@ struct tutti_join_args {
                                 SLURM_JOB_ID.STEP */
         int32_t rank;        /* counts where world_size is not 0; -1: from the launcher's environment */
         int32_t world_size;  /* 0: it and the rank are those of the launcher's environment (TUTTI, torchrun,
-                                Open MPI, PMI, SLURM); -1: it alone */
+                                Open MPI, PMI, SLURM); -1: this one is, rank is as given */
         double join_timeout; /* s; 0: tuttid's default (60 s) */
         double default_timeout; /* s, of every collective of this membership; 0: tuttid's default (600 s); <
                                    0: none */
