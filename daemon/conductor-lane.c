@@ -120,7 +120,8 @@ static struct standing *standing_new(struct conductor *c, struct road *road, con
         s->road = road;
         list_init(&s->set.link);
         error_init(&c->error, STATUS_OK);
-        if (quota_charge(c->house.quotas, &s->charge, road->group->uid, QUOTA_MEMORY_BYTES, sizeof(*s),
+        const size_t n_bytes = sizeof(*s) + like->n_halves * rendezvous_half_bytes(0);
+        if (quota_charge(c->house.quotas, &s->charge, road->group->uid, QUOTA_MEMORY_BYTES, n_bytes,
                     &c->error) == STATUS_OK)
                 s->meeting = rendezvous_stand(c->house.rendezvous, road->group, &like->have, &c->error);
         if (s->meeting && give_halves(c, s->meeting, like)) {
@@ -193,7 +194,9 @@ static void conductor_pass(struct conductor *c, const struct lane_start *start) 
                         .membership = start->membership,
                         .epoch = start->epoch,
                         .has_key = start->has_key,
-                        .key = start->key } };
+                        .key = start->key,
+                        .has_timeout = start->has_timeout,
+                        .timeout_ns = start->timeout_ns } };
         if (!s)
                 return;
         s->on_lane->passed = start->request;
@@ -288,7 +291,7 @@ static bool are_kept(const struct meeting *m) {
 static bool has_lanes(const struct conductor *c, const struct meeting *m) {
         rankset_for_each (rank, &m->have) {
                 const struct session *s = session_find(c->house.sessions, m->halves[rank]->session);
-                if (!s || !s->lane)
+                if (!s || !s->lane || s->is_going)
                         return false;
         }
         return true;
@@ -307,17 +310,36 @@ static bool has_slot_users(const struct meeting *m) {
 static bool may_run_on_lane(const struct conductor *c, const struct meeting *m, const struct plan *plan) {
         const struct half *half = m->halves[rankset_next(&m->have, 0)];
         const struct options *o = &half->signature.options;
-        struct rankset absent = rankset_minus(&m->group->alive, &m->have);
-        return !c->is_draining && m->epoch == m->group->epoch && m->n_halves <= LANE_MAX_RANKS &&
-               rankset_is_empty(&absent) && plan->n_scratch == 0 && plan->n_extents == 0 &&
-               !o->check_numerics && !o->check_overflow && !o->check_inputs && are_kept(m) &&
-               has_lanes(c, m) && has_slot_users(m) &&
+        return !c->is_draining && !c->has_packet && m->epoch == m->group->epoch &&
+               m->n_halves <= LANE_MAX_RANKS && rankset_is_equal(&m->group->alive, &m->have) &&
+               plan->n_scratch == 0 && plan->n_extents == 0 && !o->check_numerics && !o->check_overflow &&
+               !o->check_inputs && are_kept(m) && has_lanes(c, m) && has_slot_users(m) &&
                plan->moved_bytes <= lanes_most_moved_bytes(c->house.lanes);
 }
 
+static bool is_of(const struct road *road, const struct meeting *m) {
+        uint32_t i = 0;
+        if (road->lane.epoch != m->epoch || road->lane.n_places != m->n_halves)
+                return false;
+        rankset_for_each (rank, &m->have) {
+                const struct lane_place *p = &road->lane.places[i++];
+                if (p->rank != (uint32_t)rank || p->session != m->halves[rank]->session ||
+                        p->membership != m->halves[rank]->membership)
+                        return false;
+        }
+        return true;
+}
+
+/* A road of members as they once were goes. */
 static struct road *road_for(struct conductor *c, const struct meeting *m) {
         struct road *road = road_find(c, m->group->id);
-        return road ? road : road_new(c, m);
+        if (road && is_of(road, m))
+                return road;
+        if (road && road->is_open)
+                return NULL;
+        if (road)
+                road_forget(c, road);
+        return road_new(c, m);
 }
 
 void conductor_teach_lane(struct conductor *c, struct prepared *first, struct meeting *m) {

@@ -293,6 +293,7 @@ void conductor_put_plan(struct conductor *c, struct meeting *m) {
         struct prepared *first = t ? first_of(m) : NULL;
         if (!first)
                 return;
+        const struct plan_rules rules = conductor_rules(c);
         bool is_known = first->task == t;
         if (is_known)
                 first->is_out = false;
@@ -305,6 +306,7 @@ void conductor_put_plan(struct conductor *c, struct meeting *m) {
                 if (!is_known)
                         keep_plan(c, first, m);
                 m->task = NULL;
-                conductor_teach_lane(c, first, m);
+                if (rules_are_equal(&first->rules, &rules)) /* or it is to be planned anew */
+                        conductor_teach_lane(c, first, m);
         }
 }

@@ -138,6 +138,7 @@ static void conductor_end_session(struct conductor *c, struct session *s, enum l
         resume_free(s->resume);
         s->resume = NULL;
         conductor_drop_query(s);
+        s->is_going = true; /* what ends here is not taught to the lane again */
         conductor_forget_roads(c, s);
         conductor_settle_outcome(c);
         conductor_unprepare_all(c, s);

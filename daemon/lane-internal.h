@@ -74,7 +74,8 @@ struct lanes {
         pthread_t thread;
         bool has_thread;
         struct lane_assistants assistants;
-        int epoll, stop;
+        int epoll;
+        int wake; /* ours alone. Who has a bell could make a write to it block: only clients write to bells */
         pthread_mutex_t lock;
         bool is_stopping, is_asleep; /* asleep: on the bells; it looks at no road */
         /* By the number that its bell has in the epoll; NULL: free. A bell that rings late for one that is
@@ -110,6 +111,9 @@ void lane_pass(struct lane *lane);
 /* Under the lock. */
 void road_watch(struct lanes *l, struct lane_road *road);
 void road_unwatch(struct lanes *l, struct lane_road *road);
+
+/* The number of `wake` in the epoll. */
+#define LANE_WAKE UINT64_MAX
 
 struct lane_outcome {
         const struct memory *culprit;

@@ -245,7 +245,18 @@ static bool look_at_all(struct lanes *l) {
         return is_any;
 }
 
+static void hear_wake(struct lanes *l) {
+        list_for_each_safe (it, tmp, &l->open) {
+                struct lane_road *road = list_entry(it, struct lane_road, link);
+                if (road->is_started && !road->is_refused)
+                        road_watch(l, road);
+                road->is_started = false;
+        }
+}
+
 static void hear(struct lanes *l, uint64_t number) {
+        if (number == LANE_WAKE)
+                hear_wake(l);
         const struct lane *lane = number < l->capacity ? l->lanes[number] : NULL;
         if (!lane)
                 return;

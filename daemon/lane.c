@@ -38,10 +38,10 @@ static void lanes_on_async(uv_async_t *async) {
 }
 
 static int lanes_start(struct lanes *l, uint32_t n_assistants) {
-        struct epoll_event event = { .events = EPOLLIN, .data.u64 = UINT64_MAX };
+        struct epoll_event event = { .events = EPOLLIN | EPOLLET, .data.u64 = LANE_WAKE };
         l->epoll = epoll_create1(EPOLL_CLOEXEC);
-        l->stop = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-        if (l->epoll < 0 || l->stop < 0 || epoll_ctl(l->epoll, EPOLL_CTL_ADD, l->stop, &event) < 0)
+        l->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+        if (l->epoll < 0 || l->wake < 0 || epoll_ctl(l->epoll, EPOLL_CTL_ADD, l->wake, &event) < 0)
                 return -errno;
         int r = assistants_start(&l->assistants, l->backend, n_assistants);
         if (r < 0)
@@ -59,7 +59,7 @@ int lanes_new(struct lanes **ret, uv_loop_t *loop, struct backend *backend, cons
         l->backend = backend;
         l->bell = *bell;
         l->linger_ns = options->linger_ns;
-        l->epoll = l->stop = -1;
+        l->epoll = l->wake = -1;
         regret_init(&l->regret);
         pthread_mutex_init(&l->lock, NULL);
         pthread_mutex_init(&l->assistants.lock, NULL);
@@ -85,13 +85,18 @@ int lanes_new(struct lanes **ret, uv_loop_t *loop, struct backend *backend, cons
         return 0;
 }
 
-void lanes_stop(struct lanes *l) {
+/* Each write is news, and nobody has to read it. */
+static void wake(const struct lanes *l) {
         static const uint64_t one = 1;
+        (void)!write(l->wake, &one, sizeof(one));
+}
+
+void lanes_stop(struct lanes *l) {
         lanes_lock(l);
         l->is_stopping = true;
         lanes_unlock(l);
         if (l->has_thread) {
-                (void)!write(l->stop, &one, sizeof(one));
+                wake(l);
                 pthread_join(l->thread, NULL);
         }
         l->has_thread = false;
@@ -104,7 +109,7 @@ void lanes_free(struct lanes *l) {
                 return;
         CHECK(l->n_lanes == 0);
         fd_close(&l->epoll);
-        fd_close(&l->stop);
+        fd_close(&l->wake);
         pthread_mutex_destroy(&l->lock);
         pthread_mutex_destroy(&l->assistants.lock);
         pthread_cond_destroy(&l->assistants.wake);
@@ -238,6 +243,8 @@ static void lane_copy(struct lane *lane) {
                 .epoch = atomic_load_explicit(&slot->epoch, memory_order_relaxed),
         };
         uint64_t n_bytes = atomic_load_explicit(&slot->key_bytes, memory_order_relaxed);
+        s->has_timeout = atomic_load_explicit(&slot->has_timeout, memory_order_relaxed) != 0;
+        s->timeout_ns = atomic_load_explicit(&slot->timeout_ns, memory_order_relaxed);
         if (n_bytes == 0) {
                 s->has_key = true;
                 s->key = key_sequence(atomic_load_explicit(&slot->key[0], memory_order_relaxed));
@@ -351,13 +358,11 @@ void road_unwatch(struct lanes *l, struct lane_road *road) {
 }
 
 /* Who has rung while it was closed was not heard. */
-static void ring_for_started(struct lanes *l, struct lane_road *road) {
-        static const uint64_t one = 1;
-        for (uint32_t i = 0; i < road->n_places; i++)
-                if (lane_look(l, &road->places[i], clock_now_ns())) {
-                        (void)!write(road->places[i].lane->bell, &one, sizeof(one));
-                        return;
-                }
+static void wake_for_started(struct lanes *l, struct lane_road *road) {
+        for (uint32_t i = 0; i < road->n_places && !road->is_started; i++)
+                road->is_started = lane_look(l, &road->places[i], clock_now_ns());
+        if (road->is_started)
+                wake(l);
 }
 
 void lane_road_open(struct lanes *l, struct lane_road *road) {
@@ -368,7 +373,7 @@ void lane_road_open(struct lanes *l, struct lane_road *road) {
         for (uint32_t i = 0; i < road->n_places; i++)
                 if (road->places[i].lane->n_open++ == 0)
                         atomic_store(&road->places[i].lane->board->is_open, 1);
-        ring_for_started(l, road);
+        wake_for_started(l, road);
         lanes_unlock(l);
 }
 
@@ -379,7 +384,7 @@ const struct lane_set *lane_road_close(
         CHECK(road->is_open);
         if (road->is_watched)
                 road_unwatch(l, road);
-        road->is_open = road->is_refused = false;
+        road->is_open = road->is_refused = road->is_started = false;
         list_unlink(&road->link);
         if (!list_is_empty(&road->refused_link))
                 atomic_fetch_sub_explicit(&l->n_news, 1, memory_order_relaxed);

@@ -72,6 +72,7 @@ struct lane_road {
         uint64_t next_number; /* of its next collective; while it is closed, where it stood */
         /* The room's. */
         bool is_open, is_watched, is_refused;
+        bool is_started; /* something was there when it was opened: the thread is woken for it */
         uint32_t n_idle; /* looks in vain, since something happened: */
         uint64_t last_ns,
                 usual_ns; /* when that was; how soon the next collective usually is complete after one */
@@ -84,6 +85,8 @@ struct lane_start {
         uint64_t session, request, prepared, membership, epoch;
         bool has_key; /* false: it was malformed */
         struct key key;
+        bool has_timeout;
+        uint64_t timeout_ns;
 };
 
 /* A collective that has run. */

@@ -127,6 +127,10 @@ static size_t half_bytes(uint32_t capacity) {
         return sizeof(struct half) + capacity * sizeof(struct entry) + n_marks * sizeof(uint64_t);
 }
 
+size_t rendezvous_half_bytes(uint32_t n_entries) {
+        return half_bytes(1u << half_class(n_entries));
+}
+
 static bool half_is_large(uint32_t capacity) {
         return half_bytes(capacity) >= LARGE_HALF_BYTES;
 }

@@ -259,6 +259,8 @@ const struct error *rendezvous_group_failure(const struct rendezvous *r, const s
  * nothing until they are written; NULL when memory is short. Back to the pool by rendezvous_half_free (the
  * caller has given its leases back); both are O(1) after warm-up. */
 struct half *rendezvous_half_new(struct rendezvous *r, uint32_t n_entries);
+/* What such a half takes. */
+size_t rendezvous_half_bytes(uint32_t n_entries);
 /* Charges it to `uid`, once: before its entries come in parts, and at the latest by rendezvous_submit. QUOTA,
  * NO_MEMORY. */
 enum status rendezvous_half_charge(

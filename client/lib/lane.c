@@ -100,6 +100,8 @@ static void write_slot(struct lane_slot *slot, uint64_t request, const struct ms
         atomic_store_explicit(&slot->membership, start->membership, memory_order_relaxed);
         atomic_store_explicit(&slot->epoch, start->epoch, memory_order_relaxed);
         atomic_store_explicit(&slot->key_bytes, start->key.n_bytes, memory_order_relaxed);
+        atomic_store_explicit(&slot->has_timeout, start->has_timeout, memory_order_relaxed);
+        atomic_store_explicit(&slot->timeout_ns, start->timeout_ns, memory_order_relaxed);
         size_t n = start->key.n_bytes ? (start->key.n_bytes + 7u) / 8 : 1;
         for (size_t i = 0; i < n; i++)
                 atomic_store_explicit(&slot->key[i], words[i], memory_order_relaxed);

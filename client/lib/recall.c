@@ -37,8 +37,8 @@ static bool is_value(bool has, const struct tutti_value *known, const struct tut
 }
 
 static bool is_same(const struct recalled *r, const struct half *h, const struct tutti_entry *e) {
-        return r->membership == h->g->membership && r->kind == h->kind && r->op == h->op &&
-               r->root == h->root && is_value(r->has_input, &r->input, e->input) &&
+        return r->group == h->g && r->membership == h->g->membership && r->kind == h->kind &&
+               r->op == h->op && r->root == h->root && is_value(r->has_input, &r->input, e->input) &&
                is_value(r->has_output, &r->output, e->output) &&
                memcmp(&r->destinations, &e->destinations, sizeof(r->destinations)) == 0;
 }
@@ -84,7 +84,8 @@ void recall_note(const struct half *h, const struct half_options *options, const
                 return;
         pthread_mutex_lock(&t->lock);
         struct recalled *r = place_of(h, e);
-        *r = (struct recalled){ .membership = h->g->membership,
+        *r = (struct recalled){ .group = h->g,
+                .membership = h->g->membership,
                 .kind = h->kind,
                 .op = h->op,
                 .root = h->root,
@@ -99,6 +100,10 @@ void recall_note(const struct half *h, const struct half_options *options, const
                 memcpy(&r->output, e->output, sizeof(r->output));
         memcpy(&r->destinations, &e->destinations, sizeof(r->destinations));
         pthread_mutex_unlock(&t->lock);
+}
+
+void recall_forget_all(struct tutti *t) {
+        memset(&t->calls, 0, sizeof(t->calls));
 }
 
 void recall_forget(struct tutti *t, const struct tutti_buffer *b, const struct tutti_object *o) {

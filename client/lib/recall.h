@@ -15,6 +15,7 @@ struct half;
 
 struct recalled {
         /* As given; 0: nothing stands here. */
+        const struct tutti_group *group;
         uint64_t membership;
         enum kind kind;
         enum op op;
@@ -38,5 +39,7 @@ bool recall(struct half *h, struct half_options *ret_options, struct entry *ret_
 /* It has been checked. Takes `lock`. */
 void recall_note(const struct half *h, const struct half_options *options, const struct entry *only,
         const struct sip *print);
+/* All of it: memberships get other numbers. Under `lock`. */
+void recall_forget_all(struct tutti *t);
 /* The buffer or the object goes; another one may be where it was. Under `lock`. */
 void recall_forget(struct tutti *t, const struct tutti_buffer *b, const struct tutti_object *o);

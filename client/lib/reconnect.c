@@ -16,6 +16,7 @@
 #include "lib/group.h"
 #include "lib/open.h"
 #include "lib/order.h"
+#include "lib/recall.h"
 #include "lib/region.h"
 
 /* How soon a socket is tried again, and how soon when tuttid has been away for a second. */
@@ -146,6 +147,7 @@ bool reconnect_begin(struct tutti *t, const char **why_not) {
         epoll_ctl(t->epoll, EPOLL_CTL_DEL, t->socket, NULL);
         end_leaves(t);
         forget_all(t);
+        recall_forget_all(t);
         lane_let_go(t);
         resume_capture(t);
         connection_drop_page(t);

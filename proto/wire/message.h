@@ -78,6 +78,7 @@ struct lane_slot {
         /* Bit s is turned over when slot s of the result object that was asked for with this word (counted
          * from 1) is given back. */
         _Atomic uint64_t given_back[LANE_WORDS];
+        _Atomic uint64_t has_timeout, timeout_ns; /* of the start, as in a packet */
 };
 
 /* Behind the slots of the status page, by tuttid alone. */
