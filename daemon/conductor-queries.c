@@ -105,6 +105,10 @@ static bool write_groups_classes(struct row_writer *w, struct query *q) {
         return write_each(w, q, write_classes);
 }
 
+static bool write_groups_fallbacks(struct row_writer *w, struct query *q) {
+        return write_each(w, q, write_fallbacks);
+}
+
 static bool write_groups_lateness(struct row_writer *w, struct query *q) {
         return write_each(w, q, write_lateness);
 }
@@ -161,12 +165,12 @@ static bool write_dump(struct row_writer *w, struct query *q) {
         return !writer_is_tired(w);
 }
 
-#define MAX_PARTS 8
+#define MAX_PARTS 9
 
 /* NULL ends them. */
 static bool (*const parts[][MAX_PARTS])(struct row_writer *w, struct query *q) = {
         [WHAT_STATUS] = { write_daemon, write_devices, write_gpus, write_buffers, write_groups,
-                write_groups_pending, write_groups_results },
+                write_groups_pending, write_groups_results, write_groups_fallbacks },
         [WHAT_GROUPS] = { write_groups, write_ended_groups, write_groups_members },
         [WHAT_STATS] = { write_daemon, write_groups_kinds, write_groups_classes, write_groups_members },
         [WHAT_DUMP] = { write_dump },

@@ -55,6 +55,8 @@ bool write_pending(struct row_writer *w, struct query *q, const struct group *g)
 bool write_results(struct row_writer *w, struct query *q, const struct group *g);
 bool write_kinds(struct row_writer *w, struct query *q, const struct group *g);
 bool write_classes(struct row_writer *w, struct query *q, const struct group *g);
+bool write_fallbacks(
+        struct row_writer *w, struct query *q, const struct group *g); /* conductor-fallbacks.c */
 bool write_histograms(struct row_writer *w, struct query *q, const struct group *g);
 bool write_lateness(struct row_writer *w, struct query *q, const struct group *g);
 
