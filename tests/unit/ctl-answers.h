@@ -318,5 +318,6 @@ static const struct tutti_row record_rows[] = {
         RECORD(.key = "grad/7", .collective = 42, .kind = TUTTI_KIND_REDUCE, .op = TUTTI_MEAN,
                 .dtype = TUTTI_F32, .bytes = 4096, .n_entries = 1, .status = TUTTI_TIMEOUT, .age_ns = 10 * S,
                 .done_ns = 2 * S, .have = RANKS(0x7), .last_rank = 2, .has_guilty = 1, .guilty_rank = 3,
-                .n_arrivals = 4, .arrival_ns = arrivals_bad, .dropped = 12347, .shortened = 1),
+                .n_arrivals = 4, .arrival_ns = arrivals_bad, .dropped = 12347, .shortened = 1, .missed = 2),
+        { .type = TUTTI_ROW_DUMP, .dump = { .missed = 3 } },
 };

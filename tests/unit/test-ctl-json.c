@@ -207,6 +207,9 @@ START_TEST(dump_holds_the_values_of_the_rows) {
 
         ck_assert_int_eq(json_integer_value(json_object_get(j, "dropped")), 12345);
         ck_assert(json_is_true(json_object_get(j, "shortened")));
+        ck_assert_int_eq(json_integer_value(json_object_get(j, "missed")), 3);
+        ck_assert_int_eq(json_integer_value(at(records, 1, "missed_before")), 0);
+        ck_assert_int_eq(json_integer_value(at(records, 2, "missed_before")), 2);
         ck_assert_uint_eq(json_array_size(json_object_get(j, "members")), 1);
         ck_assert_uint_eq(json_array_size(records), 3);
         ck_assert_int_eq(json_integer_value(at(records, 0, "start_unix_ns")), 1699999980000000000);

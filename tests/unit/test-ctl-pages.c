@@ -325,8 +325,9 @@ START_TEST(dump_tells_the_story) {
         dump_print(&(struct dump_view){ &record_answer, &empty, "dp", "train", "host1",
                            1700000000 * S + 5 * MS },
                 &s.page);
-        sheet_expect(&s, "dp/train on host1: 3 collectives; 12,345 older ones were dropped; memory for\n"
-                         "  records is at its limit, so fewer than 4,096 are kept\n"
+        sheet_expect(&s, "dp/train on host1: 3 collectives; 12,345 older ones were dropped; 3 were\n"
+                         "  overwritten before they could be told; memory for records is at its limit, so\n"
+                         "  fewer than 4,096 are kept\n"
                          "time          key           kind and op        value            status\n"
                          "22:13:00.005  \"grad/6\"      reduce MEAN        f32 4 KiB        OK\n"
                          "              waited 300 us  ran 12 us  last R3:  R0 +0 ns  R1 +12 us  R2 +71 us\n"
@@ -334,6 +335,8 @@ START_TEST(dump_tells_the_story) {
                          "22:13:01.005  \"all\"         batch_reduce SUM   17 MiB x300      OK\n"
                          "              waited 300 us  ran 3 ms  last R3:  R0 +0 ns  R1 +12 us  R2 +71 us\n"
                          "              R3 +300 us\n"
+                         "              2 collectives are missing here: overwritten before they could be\n"
+                         "              told\n"
                          "22:13:10.005  \"grad/7\"      reduce MEAN        f32 4 KiB        TIMEOUT\n"
                          "              waited 2.0 s  guilty R3  last R2:  R0 +0 ns  R1 +5 us  R2 +9 us\n"
                          "              R3 -\n");
