@@ -186,6 +186,12 @@ void conductor_give_back(struct conductor *c, uint32_t n) {
                         return;
 }
 
+/* It has run, though not as somebody wished. */
+static bool is_fallback(const struct meeting *m) {
+        const struct task *t = m->task;
+        return t && m->status == STATUS_OK && t->plan.fallback[0] != '\0';
+}
+
 /* ENDED: tells every member, keeps the record, begins to give everything back. */
 void conductor_finish(struct conductor *c, struct meeting *m) {
         uint32_t n = SLICE_ENTRIES, index = 0;
@@ -203,6 +209,8 @@ void conductor_finish(struct conductor *c, struct meeting *m) {
         conductor_log_end(m);
         recorder_add(c->house.recorder, m);
         stats_add(c->house.stats, m);
+        if (is_fallback(m))
+                conductor_note_fallback(c, m, &((const struct task *)m->task)->plan);
         conductor_put_plan(c, m);
         conductor_offer_road(c, m->group);
         if (!give_back_meeting(c, m, &n))

@@ -2,7 +2,8 @@
  * packet), conductor-submit.c (halves), conductor-results.c (result objects), conductor-signals.c (signal
  * pages), conductor-devices.c (GPUs), conductor-collective.c (from sealed to told), conductor-queries.c
  * (answers), conductor-rows.c (what is in them), conductor-control.c (what people do), conductor-prepared.c
- * (halves that are kept), conductor-lane.c (what runs without a packet), conductor-lane-session.c (for whom).
+ * (halves that are kept), conductor-lane.c (what runs without a packet), conductor-lane-session.c (for whom),
+ * conductor-fallbacks.c (what was not done as was wished).
  */
 #pragma once
 
@@ -177,6 +178,10 @@ void conductor_end_slot(struct conductor *c, struct meeting *m);
 /* As the configuration has them now: it may be read again at any time. */
 struct plan_rules conductor_rules(const struct conductor *c);
 void conductor_set_rules(const struct conductor *c, struct planner *planner);
+
+/* A collective has ended with OK by a plan that has a fallback: counted, and the first of its kind logged
+ * (conductor-fallbacks.c). */
+void conductor_note_fallback(struct conductor *c, const struct meeting *m, const struct plan *plan);
 
 /* Kept in a pool, or freed. */
 void conductor_put_task(struct conductor *c, struct task *t);

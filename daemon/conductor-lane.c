@@ -472,6 +472,8 @@ static void conductor_ran(struct conductor *c, const struct lane_run *run) {
         conductor_log_end(m);
         recorder_add(c->house.recorder, m);
         stats_add(c->house.stats, m);
+        if (run->status == STATUS_OK && s->task->plan.fallback[0] != '\0')
+                conductor_note_fallback(c, m, &s->task->plan);
         end_failure(m);
         c->work += RUN_WORK + m->n_halves;
         if (!is_under_way(road, run)) {

@@ -158,6 +158,15 @@ void conductor_log_findings(const struct meeting *m, const struct findings *foun
         log_about(LOG_LEVEL_WARNING, &about.about, "%s", buf);
 }
 
+void conductor_log_fallback(const struct group *g, const struct fallback_run *run) {
+        struct subject about;
+        subject_init(&about, g->job, g->name);
+        subject_set_key(&about, run->key);
+        log_about(LOG_LEVEL_WARNING, &about.about,
+                "%s/%s: fallback: %s %s: %s; %s does it. `tuttictl status` counts how often", g->job, g->name,
+                kind_name(run->kind), about.key, run->why, run->algorithm);
+}
+
 void conductor_log_blocked(const struct meeting *m, uint64_t blocked_ns) {
         struct subject about;
         subject_of_meeting(&about, m);

@@ -17,4 +17,6 @@ void conductor_log_stall(const struct group *g, const struct error *err, uint64_
 void conductor_log_end(const struct meeting *m);
 /* Nothing where nothing was found. */
 void conductor_log_findings(const struct meeting *m, const struct findings *found);
+/* The first of its kind in this group. */
+void conductor_log_fallback(const struct group *g, const struct fallback_run *run);
 void conductor_log_blocked(const struct meeting *m, uint64_t blocked_ns);

@@ -105,6 +105,10 @@ static bool write_groups_classes(struct row_writer *w, struct query *q) {
         return write_each(w, q, write_classes);
 }
 
+static bool write_groups_fallbacks(struct row_writer *w, struct query *q) {
+        return write_each(w, q, write_fallbacks);
+}
+
 static bool write_groups_lateness(struct row_writer *w, struct query *q) {
         return write_each(w, q, write_lateness);
 }
@@ -146,30 +150,57 @@ static bool write_quota(struct row_writer *w, struct query *q) {
         return true;
 }
 
+/* Those from `number` up to where it goes on are gone. What came after the question is not missed. */
+static void note_missed(struct query *q, uint64_t number, uint64_t goes_on) {
+        uint64_t end = goes_on < q->end ? goes_on : q->end;
+        if (number >= end)
+                return;
+        q->n_missed += end - number;
+        q->n_missed_here += end - number;
+}
+
+static bool next_record(struct query *q, struct recording *rec, struct row_record *ret) {
+        uint64_t number = q->at.number;
+        if (!recording_next(rec, &q->at, q->asked_ns, ret))
+                return false;
+        note_missed(q, number, q->at.number - 1);
+        return true;
+}
+
 /* A recording that has gone meanwhile ends its dump. What began after the question is no part of the answer:
  * all ages count back from one moment, so that the records of one dump can be laid beside each other. */
 static bool write_dump(struct row_writer *w, struct query *q) {
         struct conductor *c = w->conductor;
         struct recording *rec = recorder_find(c->house.recorder, &w->session->viewer, q->job, q->group);
         struct row_record record;
-        if (!rec || (q->recording && q->recording != recording_group(rec)))
+        if (!rec || q->recording != recording_group(rec)) {
+                note_missed(q, q->at.number, q->end);
                 return true;
-        q->recording = recording_group(rec);
-        while (!writer_is_tired(w) && recording_next(rec, &q->cursor, q->asked_ns, &record))
-                if (record.age_ns > 0)
-                        write_record(w, &record);
+        }
+        while (!writer_is_tired(w) && next_record(q, rec, &record)) {
+                if (record.age_ns == 0)
+                        continue;
+                record.missed = q->n_missed_here;
+                q->n_missed_here = 0;
+                write_record(w, &record);
+        }
         return !writer_is_tired(w);
 }
 
-#define MAX_PARTS 8
+static bool write_dump_end(struct row_writer *w, struct query *q) {
+        writer_add(w, ROW_DUMP, 0)->dump = (struct row_dump){ .missed = q->n_missed };
+        return true;
+}
+
+#define MAX_PARTS 9
 
 /* NULL ends them. */
 static bool (*const parts[][MAX_PARTS])(struct row_writer *w, struct query *q) = {
         [WHAT_STATUS] = { write_daemon, write_devices, write_gpus, write_buffers, write_groups,
-                write_groups_pending, write_groups_results },
+                write_groups_pending, write_groups_results, write_groups_fallbacks },
         [WHAT_GROUPS] = { write_groups, write_ended_groups, write_groups_members },
         [WHAT_STATS] = { write_daemon, write_groups_kinds, write_groups_classes, write_groups_members },
-        [WHAT_DUMP] = { write_dump },
+        [WHAT_DUMP] = { write_dump, write_dump_end },
         [WHAT_QUOTA] = { write_quota },
         [WHAT_HISTOGRAMS] = { write_groups_histograms, write_groups_lateness },
         [WHAT_PLAN] = { write_plan },
@@ -334,6 +365,14 @@ static struct query *query_new(
         return q;
 }
 
+/* The recording is there. */
+static void begin_dump(const struct conductor *c, const struct session *s, struct query *q) {
+        const struct recording *rec = recorder_find(c->house.recorder, &s->viewer, q->job, q->group);
+        q->recording = recording_group(rec);
+        q->at = recording_begin(rec);
+        q->end = recording_end(rec);
+}
+
 void conductor_query(struct conductor *c, struct session *s, uint64_t request, const struct msg_query *ask) {
         struct error err;
         error_init(&err, STATUS_OK);
@@ -342,6 +381,8 @@ void conductor_query(struct conductor *c, struct session *s, uint64_t request, c
         enum status status = q ? query_check(c, s, q, &err) : refuse_memory(&err);
         if (status == STATUS_OK && ask->what == WHAT_PLAN)
                 status = plan_text_make(c, ask, &q->plan, &err);
+        if (status == STATUS_OK && ask->what == WHAT_DUMP)
+                begin_dump(c, s, q);
         if (status != STATUS_OK) {
                 conductor_reply_status(c, s, request, status, &err);
                 return;

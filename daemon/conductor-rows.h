@@ -17,12 +17,15 @@ struct query {
         enum what what;
         bool has_user; /* it names whom it is about */
         char job[MAX_QUESTION_BYTES], group[MAX_QUESTION_BYTES];
-        uint32_t part;          /* of the answer: those before it are written */
-        uint64_t group_id;      /* in this part: groups up to this one are written */
-        uint32_t rank;          /* of the next group: ranks below this one are written */
-        uint64_t recording;     /* which one is dumped */
-        uint64_t cursor;        /* in it; in the text of a plan, in bytes */
-        struct plan_text *plan; /* WHAT_PLAN: owned */
+        uint32_t part;           /* of the answer: those before it are written */
+        uint64_t group_id;       /* in this part: groups up to this one are written */
+        uint32_t rank;           /* of the next group: ranks below this one are written */
+        uint64_t recording;      /* which one is dumped */
+        struct record_cursor at; /* in it */
+        uint64_t end;            /* the number behind the last record that was there when it was asked */
+        uint64_t n_missed, n_missed_here; /* of those: gone before they were told; behind the one told last */
+        uint64_t cursor;                  /* in the text of a plan, in bytes */
+        struct plan_text *plan;           /* WHAT_PLAN: owned */
         uint64_t asked_ns; /* from when the ages of its records count back, in whichever turn they are written
                             */
 };
@@ -55,6 +58,8 @@ bool write_pending(struct row_writer *w, struct query *q, const struct group *g)
 bool write_results(struct row_writer *w, struct query *q, const struct group *g);
 bool write_kinds(struct row_writer *w, struct query *q, const struct group *g);
 bool write_classes(struct row_writer *w, struct query *q, const struct group *g);
+bool write_fallbacks(
+        struct row_writer *w, struct query *q, const struct group *g); /* conductor-fallbacks.c */
 bool write_histograms(struct row_writer *w, struct query *q, const struct group *g);
 bool write_lateness(struct row_writer *w, struct query *q, const struct group *g);
 

@@ -197,6 +197,30 @@ static bool by_implementation(const struct problem *problem, struct choice *ret)
         return false;
 }
 
+static bool is_hint_met(const struct problem *problem, const struct choice *choice) {
+        switch (problem->signature->options.implementation) {
+        case IMPLEMENTATION_UNSPECIFIED:
+        case IMPLEMENTATION_AUTO: return true;
+        case IMPLEMENTATION_RING:
+                return choice->algorithm->name == ALGORITHM_ONE_DEVICE && placement_of(problem) == ON_HOST;
+        case IMPLEMENTATION_NCCL: return choice->algorithm->name == ALGORITHM_LIBRARY;
+        }
+        return true;
+}
+
+/* A hint beside a demand, which leaves no choice: often the one is the membership's and the other the call's.
+ */
+static void note_hint(const struct problem *problem, struct choice *ret) {
+        const struct options *o = &problem->signature->options;
+        if (is_hint_met(problem, ret))
+                return;
+        snprintf(ret->fallback, sizeof(ret->fallback), "%s was asked for, but %s was demanded",
+                o->implementation == IMPLEMENTATION_NCCL ? "NCCL" : "RING",
+                o->algorithm != ALGORITHM_UNSPECIFIED ? algorithm_word(o->algorithm)
+                : o->has_place                        ? "a device"
+                                                      : "reproducible");
+}
+
 static bool by_configuration(
         const struct plan_rules *rules, const struct problem *problem, struct choice *ret) {
         char whose[64];
@@ -249,11 +273,15 @@ enum status planner_choose(const struct plan_rules *rules, const struct problem 
                 return by_table(rules, problem, ret, err);
         if (o->has_place && o->place < DEVICE_GPU && placement_of(problem) != ON_HOST)
                 return instead_of_host(problem, ret, err);
-        if (o->algorithm != ALGORITHM_UNSPECIFIED || o->has_place)
-                return by_demand(problem, o->has_place ? ALGORITHM_ONE_DEVICE : o->algorithm, ret, err);
+        if (o->algorithm != ALGORITHM_UNSPECIFIED || o->has_place) {
+                status = by_demand(problem, o->has_place ? ALGORITHM_ONE_DEVICE : o->algorithm, ret, err);
+                note_hint(problem, ret);
+                return status;
+        }
         if (o->reproducible) {
                 status = by_demand(problem, ALGORITHM_ONE_DEVICE, ret, err);
                 ret->why = "reproducible: it alone keeps the order of the ranks";
+                note_hint(problem, ret);
                 return status;
         }
         if (by_implementation(problem, ret) || by_configuration(rules, problem, ret))

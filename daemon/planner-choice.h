@@ -16,8 +16,9 @@ struct choice {
 /* Of a problem that has a topology. In this order: the options' algorithm, which is a demand (UNSUPPORTED,
  * field OPTIONS, where it cannot be met); `reproducible`, which leaves order=rank alone; the options'
  * implementation and the configuration's algorithm, which are wishes (where they cannot be met the choice
- * goes on and says so); the table. Kinds other than reductions go by the table. UNSUPPORTED, field KIND: no
- * algorithm does it. INVALID, field OPTIONS: the device that is to reduce is not there. */
+ * goes on and says so; so does a demand of a hint that it leaves no room for); the table. Kinds other than
+ * reductions go by the table. UNSUPPORTED, field KIND: no algorithm does it. INVALID, field OPTIONS: the
+ * device that is to reduce is not there. */
 enum status planner_choose(const struct plan_rules *rules, const struct problem *problem, struct choice *ret,
         struct error *err) MUST_USE;
 

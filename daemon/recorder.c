@@ -19,6 +19,7 @@ struct recording {
         char job[MAX_NAME_BYTES], name[MAX_NAME_BYTES], secret[MAX_SECRET_BYTES];
         uint64_t epoch, n_done, n_failed;
         uint64_t n_dropped; /* records that are not there any more, or never were */
+        uint64_t n_gone;    /* of these, those that once were */
         uint64_t last_done_ns, ended_ns;
         struct ring ring;
         struct charge charges[MAX_CHARGES]; /* of the ring: what each growth has added */
@@ -161,6 +162,7 @@ static bool grow(struct recorder *r, struct recording *rec) {
 static void drop_oldest(struct recording *rec) {
         ring_drop(&rec->ring);
         rec->n_dropped++;
+        rec->n_gone++;
 }
 
 static bool make_room(struct recorder *r, struct recording *rec, size_t n_bytes) {
@@ -228,11 +230,23 @@ uint64_t recording_epoch(const struct recording *rec) {
         return rec->epoch;
 }
 
-bool recording_next(struct recording *rec, uint64_t *cursor, uint64_t now_ns, struct row_record *ret) {
+struct record_cursor recording_begin(const struct recording *rec) {
+        return (struct record_cursor){ rec->ring.tail, rec->n_gone };
+}
+
+uint64_t recording_end(const struct recording *rec) {
+        return rec->n_gone + rec->ring.n_records;
+}
+
+bool recording_next(
+        struct recording *rec, struct record_cursor *cursor, uint64_t now_ns, struct row_record *ret) {
         size_t n;
-        const uint8_t *bytes = ring_next(&rec->ring, cursor, &n);
+        if (cursor->position < rec->ring.tail)
+                *cursor = recording_begin(rec);
+        const uint8_t *bytes = ring_next(&rec->ring, &cursor->position, &n);
         if (!bytes)
                 return false;
+        cursor->number++;
         record_read(bytes, now_ns, rec->recorder->arrivals, ret);
         ret->job = rec->job;
         ret->group = rec->name;

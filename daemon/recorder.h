@@ -43,10 +43,20 @@ uint64_t recording_group(const struct recording *rec);
 /* The last of its epochs that it has a record of. */
 uint64_t recording_epoch(const struct recording *rec);
 
-/* Records oldest first: *cursor begins with 0; false at the end. A cursor stays good while records are added:
- * when those behind it are gone, it goes on with the oldest. Strings and arrays of *ret are good until the
- * next call on this recorder. `bytes` is what one replica brought. */
-bool recording_next(struct recording *rec, uint64_t *cursor, uint64_t now_ns, struct row_record *ret);
+/* A place in a record: between two records, which are numbered as they came. */
+struct record_cursor {
+        uint64_t position, number;
+};
+
+/* Before the oldest record that is there, and the number that the next one will have. */
+struct record_cursor recording_begin(const struct recording *rec);
+uint64_t recording_end(const struct recording *rec);
+
+/* Records oldest first; false at the end. A cursor stays good while records are added: when those behind it
+ * are gone, it goes on with the oldest, and its number tells how many are. Strings and arrays of *ret are
+ * good until the next call on this recorder. `bytes` is what one replica brought. */
+bool recording_next(
+        struct recording *rec, struct record_cursor *cursor, uint64_t now_ns, struct row_record *ret);
 
 /* Ended groups that are still kept and `viewer` may see, for `groups`: NULL begins. Fills job, group, uid,
  * world_size, epoch, n_done, n_failed, ended, age_ns (since the end), last_done_age_ns. */

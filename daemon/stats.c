@@ -32,6 +32,7 @@ struct group_stats {
         uint64_t group; /* its id */
         uint64_t n_done, n_failed, bytes;
         struct kind_stats *kinds[N_KIND]; /* from its first use on */
+        struct fallbacks *fallbacks;      /* from its first one on */
         struct charge charge;             /* for all of it but the classes, whatever kinds come */
         struct class_stats *classes[STATS_MAX_CLASSES];
         uint32_t n_classes;
@@ -135,7 +136,8 @@ static struct group_stats *make_group(struct stats *s, const struct group *group
         size_t n_bytes = sizeof(struct group_stats) + group->world_size * sizeof(struct member_stats);
         struct charge charge = { 0 };
         if (quota_charge(s->quotas, &charge, group->uid, QUOTA_MEMORY_BYTES,
-                    n_bytes + N_KIND * sizeof(struct kind_stats), NULL) != STATUS_OK)
+                    n_bytes + N_KIND * sizeof(struct kind_stats) + sizeof(struct fallbacks),
+                    NULL) != STATUS_OK)
                 return NULL;
         CLEANUP_FREE struct group_stats *g = calloc(1, n_bytes);
         bool is_in = g != NULL;
@@ -155,6 +157,7 @@ static void free_group(struct stats *s, struct group_stats *g) {
         HASH_DEL(s->by_group, g);
         for (unsigned int kind = 0; kind < N_KIND; kind++)
                 free(g->kinds[kind]);
+        free(g->fallbacks);
         for (uint32_t i = 0; i < g->n_classes; i++) {
                 charge_release(&g->classes[i]->charge);
                 free(g->classes[i]);
@@ -325,6 +328,17 @@ void stats_add(struct stats *s, const struct meeting *m) {
         count_members(g, m);
 }
 
+bool stats_add_fallback(struct stats *s, const struct group *group, const struct fallback_run *run) {
+        struct group_stats *g = find_group(s, group->id);
+        if (!g)
+                g = make_group(s, group);
+        if (!g)
+                return false;
+        if (!g->fallbacks)
+                g->fallbacks = calloc(1, sizeof(*g->fallbacks));
+        return g->fallbacks && fallbacks_add(g->fallbacks, run);
+}
+
 void stats_count_refusal(struct stats *s) {
         s->totals.n_refused++;
 }
@@ -411,6 +425,11 @@ const struct histogram *stats_histogram_of_kind(
         if (!k)
                 return NULL;
         return measure == MEASURE_WAIT ? &k->wait : &k->run;
+}
+
+const struct fallbacks *stats_fallbacks(const struct stats *s, const struct group *g) {
+        const struct group_stats *stats = find_group(s, g->id);
+        return stats ? stats->fallbacks : NULL;
 }
 
 const struct histogram *stats_histogram_of_member(const struct stats *s, const struct member *m) {

@@ -9,6 +9,7 @@
 
 #include <stdint.h>
 #include "base/check.h"
+#include "fallbacks.h"
 #include "rendezvous.h"
 #include "wire/message.h"
 
@@ -50,6 +51,9 @@ void stats_free(struct stats *s);
  * halves, for each member its lateness (its arrival after the first) and who came last: only then is it known
  * who kept whom waiting. Finds or makes the group's counters; loses the sample when memory is short. */
 void stats_add(struct stats *s, const struct meeting *m);
+/* What has run otherwise than was wished for. Whether the group has had nothing of the kind before. Where the
+ * group has no counters it has none of these. */
+bool stats_add_fallback(struct stats *s, const struct group *group, const struct fallback_run *run);
 /* The group is over, behind its last stats_add. */
 void stats_end_group(struct stats *s, uint64_t group_id);
 void stats_count_refusal(struct stats *s);
@@ -69,5 +73,7 @@ bool stats_next_class(const struct stats *s, const struct group *g, uint32_t *cu
 /* What a group has measured: WAIT and RUN of a kind; NULL: this kind was not used. */
 const struct histogram *stats_histogram_of_kind(
         const struct stats *s, const struct group *g, enum kind kind, enum measure measure);
+/* NULL: all was done as was wished. */
+const struct fallbacks *stats_fallbacks(const struct stats *s, const struct group *g);
 /* LATENESS of a member; NULL: it took part in nothing yet. */
 const struct histogram *stats_histogram_of_member(const struct stats *s, const struct member *m);

@@ -60,6 +60,17 @@ static void line_add_value(struct line *l, const struct tutti_row_record *r) {
                 line_add(l, " x%u", r->n_entries);
 }
 
+static void print_missed(const struct tutti_row_record *r, const struct page *page) {
+        struct line l = { 0 };
+
+        if (!r->missed)
+                return;
+        line_add(&l, "%s collective%s missing here: overwritten before %s could be told", count(r->missed).s,
+                r->missed == 1 ? " is" : "s are", r->missed == 1 ? "it" : "they");
+        fprintf(page->out, "%*s", 14, "");
+        page_wrap(page, 14, 14, l.s);
+}
+
 static void print_record(
         const struct dump_view *v, const struct tutti_row_record *r, const struct page *page) {
         struct line key = { 0 }, what = { 0 }, value = { 0 };
@@ -69,6 +80,7 @@ static void print_record(
         if (r->op != TUTTI_OP_UNSPECIFIED)
                 line_add(&what, " %s", op_text(r->op).s);
         line_add_value(&value, r);
+        print_missed(r, page);
         fprintf(page->out, ROW_FORMAT, clock_text(dump_start_ns(v, r)).s, key.s, what.s, value.s);
         page_label(page, r->status == TUTTI_OK ? TONE_PLAIN : TONE_BAD, tutti_status_name(r->status), 0);
         fputc('\n', page->out);
@@ -82,6 +94,19 @@ uint64_t dump_dropped(const struct tutti_answer *records) {
         return row ? row->record.dropped : 0;
 }
 
+bool dump_missed(const struct tutti_answer *records, uint64_t *ret) {
+        const struct tutti_row *row = rows_next(records, TUTTI_ROW_DUMP, NULL);
+
+        *ret = row ? row->dump.missed : 0;
+        return row != NULL;
+}
+
+json_t *dump_missed_json(const struct tutti_answer *records) {
+        uint64_t missed;
+
+        return dump_missed(records, &missed) ? json_count(missed) : json_null();
+}
+
 static bool is_shortened(const struct tutti_answer *records) {
         const struct tutti_row *row = NULL;
 
@@ -92,7 +117,7 @@ static bool is_shortened(const struct tutti_answer *records) {
 }
 
 static void print_head(const struct dump_view *v, const struct page *page) {
-        uint64_t n = 0, dropped = dump_dropped(v->records);
+        uint64_t n = 0, dropped = dump_dropped(v->records), missed;
         const struct tutti_row *row = NULL;
         struct line l = { 0 };
 
@@ -102,6 +127,9 @@ static void print_head(const struct dump_view *v, const struct page *page) {
         line_add(&l, " on %s: %s collective%s", v->host, count(n).s, n == 1 ? "" : "s");
         if (dropped)
                 line_add(&l, "; %s older ones were dropped", count(dropped).s);
+        if (dump_missed(v->records, &missed) && missed)
+                line_add(&l, "; %s %s could be told", count(missed).s,
+                        missed == 1 ? "was overwritten before it" : "were overwritten before they");
         if (is_shortened(v->records))
                 line_add(&l, "; memory for records is at its limit, so fewer than 4,096 are kept");
         page_wrap(page, 0, 2, l.s);
@@ -129,6 +157,7 @@ static json_t *arrivals_json(const struct tutti_row_record *r) {
 static json_t *record_json(const struct dump_view *v, const struct tutti_row_record *r) {
         json_t *j = json_record(r);
 
+        json_put(&j, "missed_before", json_count(r->missed));
         json_put(&j, "start_unix_ns", json_count(dump_start_ns(v, r)));
         json_put(&j, "age_ns", json_count(r->age_ns));
         json_put(&j, "sealed_after_ns", record_is_sealed(r) ? json_count(r->sealed_ns) : json_null());
@@ -155,6 +184,7 @@ json_t *dump_json(const struct dump_view *v) {
         json_put(&j, "job", json_text(v->job));
         json_put(&j, "group", json_text(v->group));
         json_put(&j, "dropped", json_count(dump_dropped(v->records)));
+        json_put(&j, "missed", dump_missed_json(v->records));
         json_put(&j, "shortened", json_boolean(is_shortened(v->records)));
         json_put(&j, "members", members);
         json_put(&j, "records", records);
@@ -210,6 +240,8 @@ const struct command command_dump = {
         .help = "For each collective: when its first half came, its key, kind, op and value, and how it\n"
                 "ended; then how long it waited for the last half and ran, who is guilty where it\n"
                 "failed, who came last, and when each replica's half came after the first.\n"
+                "Collectives of a fast group that are overwritten while they are told are counted, where\n"
+                "they are missing and in the head.\n"
                 "\n"
                 "JOB/ may be left out where only one job has a group of that name.\n",
         .operand = CTL_OPERAND_REQUIRED,

@@ -93,6 +93,15 @@ static bool find_in_fallback(const struct tutti_row_fallback *f, struct finding 
         return true;
 }
 
+static bool find_in_group_fallback(const struct tutti_row_group_fallback *f, struct finding *ret) {
+        ret->level = HEALTH_NOTE;
+        ret->what = "fallback";
+        ret->job = f->job;
+        ret->group = f->group;
+        line_add_group_fallback(&ret->text, f);
+        return true;
+}
+
 static bool find_in_quota(const struct tutti_row_quota *q, struct finding *ret) {
         if (!quota_is_near(q))
                 return false;
@@ -110,6 +119,7 @@ static bool find_in_row(const struct health_view *v, const struct tutti_row *row
         case TUTTI_ROW_GROUP: return find_in_group(v, &row->group, ret);
         case TUTTI_ROW_MEMBER: return find_in_member(&row->member, ret);
         case TUTTI_ROW_FALLBACK: return find_in_fallback(&row->fallback, ret);
+        case TUTTI_ROW_GROUP_FALLBACK: return find_in_group_fallback(&row->group_fallback, ret);
         case TUTTI_ROW_QUOTA: return find_in_quota(&row->quota, ret);
         case TUTTI_ROW_NONE:
         case TUTTI_ROW_PENDING:
@@ -119,6 +129,7 @@ static bool find_in_row(const struct health_view *v, const struct tutti_row *row
         case TUTTI_ROW_BUFFER:
         case TUTTI_ROW_HISTOGRAM:
         case TUTTI_ROW_PLAN:
+        case TUTTI_ROW_DUMP:
         case TUTTI_ROW_CLASS: return false;
         }
         return false;

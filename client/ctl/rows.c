@@ -23,12 +23,14 @@ const char *row_job(const struct tutti_row *row) {
         case TUTTI_ROW_RESULT: return row->result.job;
         case TUTTI_ROW_HISTOGRAM: return row->histogram.job;
         case TUTTI_ROW_CLASS: return row->size_class.job;
+        case TUTTI_ROW_GROUP_FALLBACK: return row->group_fallback.job;
         case TUTTI_ROW_NONE:
         case TUTTI_ROW_DAEMON:
         case TUTTI_ROW_DEVICE:
         case TUTTI_ROW_PLAN:
         case TUTTI_ROW_FALLBACK:
         case TUTTI_ROW_BUFFER:
+        case TUTTI_ROW_DUMP:
         case TUTTI_ROW_QUOTA: return "";
         }
         return "";
@@ -44,12 +46,14 @@ const char *row_group(const struct tutti_row *row) {
         case TUTTI_ROW_RESULT: return row->result.group;
         case TUTTI_ROW_HISTOGRAM: return row->histogram.group;
         case TUTTI_ROW_CLASS: return row->size_class.group;
+        case TUTTI_ROW_GROUP_FALLBACK: return row->group_fallback.group;
         case TUTTI_ROW_NONE:
         case TUTTI_ROW_DAEMON:
         case TUTTI_ROW_DEVICE:
         case TUTTI_ROW_PLAN:
         case TUTTI_ROW_FALLBACK:
         case TUTTI_ROW_BUFFER:
+        case TUTTI_ROW_DUMP:
         case TUTTI_ROW_QUOTA: return "";
         }
         return "";

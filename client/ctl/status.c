@@ -163,6 +163,32 @@ static void print_fallbacks(const struct status_view *v, const struct page *page
         }
 }
 
+void line_add_group_fallback(struct line *l, const struct tutti_row_group_fallback *f) {
+        line_add_group(l, f->job, f->group);
+        line_add(l, ": ");
+        if (*f->why) {
+                line_add_safe(l, f->why);
+                line_add(l, "; %s does it", f->algorithm);
+        } else {
+                line_add(l, "other reasons than these");
+        }
+        line_add(l, ": %s time%s, last %s ", count(f->n).s, f->n == 1 ? "" : "s", kind_text(f->kind).s);
+        line_add_key(l, f->key);
+        line_add(l, " %s ago", duration(f->last_age_ns).s);
+}
+
+static void print_group_fallbacks(const struct status_view *v, const struct page *page) {
+        const struct tutti_row *row = NULL;
+
+        while ((row = rows_next(v->status, TUTTI_ROW_GROUP_FALLBACK, row))) {
+                struct line l = { 0 };
+
+                line_add_group_fallback(&l, &row->group_fallback);
+                page_label(page, TONE_WARN, "fallback", LABEL_COLUMNS);
+                page_wrap(page, LABEL_COLUMNS, LABEL_COLUMNS, l.s);
+        }
+}
+
 void line_add_unreported(struct line *l, const struct tutti_row_pending *p) {
         struct tutti_ranks rest = p->missing;
         uint64_t any = 0;
@@ -395,15 +421,29 @@ void status_print(const struct status_view *v, const struct page *page) {
         }
         print_memory(v->status, page);
         print_fallbacks(v, page);
+        print_group_fallbacks(v, page);
         if (!rows_next(v->status, TUTTI_ROW_GROUP, NULL))
                 fprintf(page->out, "No groups of yours.\n");
         print_foot(v, page);
 }
 
+static json_t *group_fallback_json(const struct tutti_row_group_fallback *f) {
+        json_t *j = json_object();
+
+        json_put(&j, "why", json_text_or_null(f->why));
+        json_put(&j, "algorithm", json_text_or_null(f->algorithm));
+        json_put(&j, "collectives", json_count(f->n));
+        json_put(&j, "last_kind", json_text(kind_text(f->kind).s));
+        json_put(&j, "last_key", json_text(f->key));
+        json_put(&j, "last_age_ns", json_count(f->last_age_ns));
+        return j;
+}
+
 static json_t *group_with_pending(const struct status_view *v, const struct tutti_row_group *g) {
         const struct tutti_row_member *latest = rows_latest_member(v->stats, g->job, g->group);
         const struct tutti_row *row = NULL;
-        json_t *j = json_group(g), *pending = json_array(), *results = json_array();
+        json_t *j = json_group(g), *pending = json_array(), *results = json_array(),
+               *fallbacks = json_array();
 
         while ((row = rows_next_of(v->status, TUTTI_ROW_PENDING, g->job, g->group, row)))
                 json_add(&pending, json_pending(&row->pending));
@@ -414,6 +454,10 @@ static json_t *group_with_pending(const struct status_view *v, const struct tutt
                 json_add(&results, json_result(&row->result));
         json_put(&j, "oldest_pending", pending);
         json_put(&j, "results", results);
+        row = NULL;
+        while ((row = rows_next_of(v->status, TUTTI_ROW_GROUP_FALLBACK, g->job, g->group, row)))
+                json_add(&fallbacks, group_fallback_json(&row->group_fallback));
+        json_put(&j, "fallbacks", fallbacks);
         return j;
 }
 

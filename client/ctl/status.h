@@ -16,6 +16,8 @@ bool status_is_stalled(const struct status_view *v, const struct tutti_row_group
 unsigned int status_count_stalled(const struct status_view *v);
 /* Who waits for the group to be formed anew, and for whom; nothing where nobody does. */
 void line_add_reform(struct line *l, const struct tutti_row_group *g);
+/* What was wished for in it and is not done, how often and when last. */
+void line_add_group_fallback(struct line *l, const struct tutti_row_group_fallback *f);
 /* In the order in which they need looking at. Ended groups have no face. */
 enum group_face { FACE_STALLED, FACE_FAILED, FACE_FORMING, FACE_WAITING, FACE_OK, N_FACES };
 

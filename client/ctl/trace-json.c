@@ -184,6 +184,7 @@ static json_t *about(const struct trace *t) {
         json_put(&j, "start_unix_ns", json_count(t->start_unix_ns));
         json_put(&j, "collectives", json_count(t->n_items));
         json_put(&j, "dropped", json_count(dump_dropped(t->dump->records)));
+        json_put(&j, "missed", dump_missed_json(t->dump->records));
         json_put(&j, "latest_rank", s.n_joint ? json_count(s.rank) : json_null());
         json_put(&j, "latest_came_last", json_count(s.n_last));
         json_put(&j, "joint", json_count(s.n_joint));

@@ -121,9 +121,12 @@ static void put_legend(FILE *out) {
 
 static void put_summary(const struct drawing *d) {
         const struct trace_straggler s = trace_straggler(d->t);
+        uint64_t missed;
 
         fprintf(d->out, "<text x=\"20\" y=\"48\">%s collective%s in %s", count(d->t->n_items).s,
                 d->t->n_items == 1 ? "" : "s", duration(d->t->end_ns).s);
+        if (dump_missed(d->t->dump->records, &missed) && missed)
+                fprintf(d->out, "; %s more are missing", count(missed).s);
         if (s.n_joint)
                 fprintf(d->out, "; R%u came last in %s of %s, usually %s after the first", s.rank,
                         count(s.n_last).s, count(s.n_joint).s, duration(s.median_ns).s);

@@ -40,6 +40,9 @@ struct dump_view {
 uint64_t dump_start_ns(const struct dump_view *v, const struct tutti_row_record *r);
 /* How many records had gone before the oldest of this answer. */
 uint64_t dump_dropped(const struct tutti_answer *records);
+/* How many of the records that there were are missing. false: a tuttid that does not say. */
+bool dump_missed(const struct tutti_answer *records, uint64_t *ret);
+json_t *dump_missed_json(const struct tutti_answer *records); /* null where it does not say */
 void dump_print(const struct dump_view *v, const struct page *page);
 json_t *dump_json(const struct dump_view *v);
 

@@ -198,6 +198,16 @@ static void write_kind_bytes(const struct metric *m, const struct tutti_row *row
         fprintf(out, "} %" PRIu64 "\n", row->stats.bytes);
 }
 
+static void write_group_fallbacks(const struct metric *m, const struct tutti_row *row, FILE *out) {
+        const struct tutti_row_group_fallback *f = &row->group_fallback;
+        fputs(m->name, out);
+        write_group_labels(f->job, f->group, out);
+        write_number(',', "uid", f->uid, out);
+        write_label(',', "algorithm", f->algorithm[0] ? f->algorithm : "other", out);
+        write_label(',', "why", f->why[0] ? f->why : "other", out);
+        fprintf(out, "} %" PRIu64 "\n", f->n);
+}
+
 /* --- replicas --- */
 
 static void write_replica(const struct metric *m, const struct tutti_row_member *r, double value, FILE *out) {
@@ -356,6 +366,9 @@ static const struct metric metrics[] = {
                 write_kind },
         { "tutti_group_read_bytes_total", "counter", "Bytes of inputs that were read, over all replicas",
                 PART_STATS, TUTTI_ROW_STATS, write_kind_bytes },
+        { "tutti_group_fallbacks_total", "counter",
+                "Collectives of a group that were done otherwise than was wished, by what was taken and why",
+                PART_STATUS, TUTTI_ROW_GROUP_FALLBACK, write_group_fallbacks },
         { "tutti_replica_up", "gauge", "1 while a replica is there and not stopped", PART_GROUPS,
                 TUTTI_ROW_MEMBER, write_replica_up },
         { "tutti_replica_lost", "gauge", "1 when a replica has died, disconnected or was ejected",

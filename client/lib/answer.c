@@ -282,6 +282,7 @@ static void copy_record(struct answer *a, const struct row_record *r, struct tut
                 .arrival_ns = arrivals,
                 .dropped = r->dropped,
                 .shortened = r->shortened,
+                .missed = r->missed,
         };
 }
 
@@ -355,6 +356,19 @@ static void copy_class(struct answer *a, const struct row_class *r, struct tutti
                 .run_p999_ns = r->run_p999_ns };
 }
 
+static void copy_group_fallback(
+        struct answer *a, const struct row_group_fallback *r, struct tutti_row_group_fallback *ret) {
+        *ret = (struct tutti_row_group_fallback){ .job = copy_string(a, r->job),
+                .group = copy_string(a, r->group),
+                .why = copy_string(a, r->why),
+                .algorithm = copy_string(a, r->algorithm),
+                .key = copy_key(a, &r->key),
+                .uid = r->uid,
+                .kind = (enum tutti_kind)r->kind,
+                .n = r->n,
+                .last_age_ns = r->last_age_ns };
+}
+
 static void copy_row(struct answer *a, const struct row *r, struct tutti_row *ret) {
         ret->type = (enum tutti_row_type)r->type;
         switch (r->type) {
@@ -379,6 +393,8 @@ static void copy_row(struct answer *a, const struct row *r, struct tutti_row *re
         case ROW_HISTOGRAM: copy_histogram(a, &r->histogram, &ret->histogram); return;
         case ROW_PLAN: copy_plan(a, &r->plan, &ret->plan); return;
         case ROW_CLASS: copy_class(a, &r->class, &ret->size_class); return;
+        case ROW_GROUP_FALLBACK: copy_group_fallback(a, &r->group_fallback, &ret->group_fallback); return;
+        case ROW_DUMP: ret->dump.missed = r->dump.missed; return;
         }
 }
 

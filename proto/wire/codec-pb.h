@@ -147,6 +147,8 @@ struct row_box {
                 Tutti__V1__QuotaRow quota;
                 Tutti__V1__PlanRow plan;
                 Tutti__V1__ClassRow class_;
+                Tutti__V1__GroupFallbackRow group_fallback;
+                Tutti__V1__DumpRow dump;
                 Tutti__V1__ResultRow result;
                 Tutti__V1__BufferRow buffer;
                 Tutti__V1__HistogramRow histogram;

@@ -171,6 +171,7 @@ static int record_in(const Tutti__V1__RecordRow *m, struct row_record *ret) {
                 .has_guilty = m->has_guilty,
                 .dropped = m->dropped,
                 .shortened = m->shortened,
+                .missed = m->missed,
                 .n_arrivals = (uint32_t)m->n_arrival_ns,
                 .arrival_ns = m->arrival_ns };
         if (m->n_arrival_ns > MAX_WORLD)
@@ -194,6 +195,19 @@ static struct row_plan plan_in(const Tutti__V1__PlanRow *m) {
 
 static struct row_fallback fallback_in(const Tutti__V1__FallbackRow *m) {
         return (struct row_fallback){ .what = string_in(m->what), .why = string_in(m->why) };
+}
+
+static struct row_group_fallback group_fallback_in(const Tutti__V1__GroupFallbackRow *m) {
+        struct row_group_fallback ret = { .job = string_in(m->job),
+                .group = string_in(m->group),
+                .uid = m->uid,
+                .why = string_in(m->why),
+                .algorithm = string_in(m->algorithm),
+                .n = m->n,
+                .last_age_ns = m->last_age_ns,
+                .kind = kind_in((int)m->kind) };
+        (void)key_in(m->key, &ret.key);
+        return ret;
 }
 
 static struct row_quota quota_in(const Tutti__V1__QuotaRow *m) {
@@ -297,6 +311,14 @@ int row_in(const Tutti__V1__Row *m, struct arena *arena, struct row *ret) {
         case TUTTI__V1__ROW__ROW_CLASS:
                 ret->type = ROW_CLASS;
                 ret->class = class_in(m->class_);
+                return 0;
+        case TUTTI__V1__ROW__ROW_GROUP_FALLBACK:
+                ret->type = ROW_GROUP_FALLBACK;
+                ret->group_fallback = group_fallback_in(m->group_fallback);
+                return 0;
+        case TUTTI__V1__ROW__ROW_DUMP:
+                ret->type = ROW_DUMP;
+                ret->dump = (struct row_dump){ .missed = m->dump->missed };
                 return 0;
         case TUTTI__V1__ROW__ROW__NOT_SET:
         case _TUTTI__V1__ROW__ROW__CASE_IS_INT_SIZE: break;

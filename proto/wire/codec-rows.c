@@ -183,6 +183,7 @@ static void record_out(const struct row_record *r, struct row_box *box) {
         m->has_guilty = r->has_guilty;
         m->dropped = r->dropped;
         m->shortened = r->shortened;
+        m->missed = r->missed;
         key_out(&r->key, &box->key);
         m->key = &box->key;
         m->have = ranks_out(&r->have, box->have);
@@ -194,6 +195,21 @@ static void fallback_out(const struct row_fallback *r, Tutti__V1__FallbackRow *m
         tutti__v1__fallback_row__init(m);
         m->what = string_out(r->what);
         m->why = string_out(r->why);
+}
+
+static void group_fallback_out(const struct row_group_fallback *r, struct row_box *box) {
+        Tutti__V1__GroupFallbackRow *m = &box->group_fallback;
+        tutti__v1__group_fallback_row__init(m);
+        m->job = string_out(r->job);
+        m->group = string_out(r->group);
+        m->uid = r->uid;
+        m->why = string_out(r->why);
+        m->algorithm = string_out(r->algorithm);
+        m->n = r->n;
+        m->last_age_ns = r->last_age_ns;
+        m->kind = (Tutti__V1__Kind)r->kind;
+        key_out(&r->key, &box->key);
+        m->key = &box->key;
 }
 
 static void plan_out(const struct row_plan *r, Tutti__V1__PlanRow *m) {
@@ -269,6 +285,11 @@ static void histogram_out(const struct row_histogram *r, Tutti__V1__HistogramRow
         m->counts = (uint64_t *)r->counts;
 }
 
+static void dump_out(const struct row_dump *r, Tutti__V1__DumpRow *m) {
+        tutti__v1__dump_row__init(m);
+        m->missed = r->missed;
+}
+
 void row_out(const struct row *row, struct row_box *box) {
         Tutti__V1__Row *m = &box->message;
         tutti__v1__row__init(m);
@@ -288,10 +309,12 @@ void row_out(const struct row *row, struct row_box *box) {
         case ROW_HISTOGRAM: histogram_out(&row->histogram, &box->histogram); break;
         case ROW_PLAN: plan_out(&row->plan, &box->plan); break;
         case ROW_CLASS: class_out(&row->class, &box->class_); break;
+        case ROW_GROUP_FALLBACK: group_fallback_out(&row->group_fallback, box); break;
+        case ROW_DUMP: dump_out(&row->dump, &box->dump); break;
         }
         /* Row numbers of the contract are those of enum row_type; every message begins the union. */
         _Static_assert((int)ROW_DAEMON == TUTTI__V1__ROW__ROW_DAEMON, "first row");
-        _Static_assert((int)ROW_CLASS == TUTTI__V1__ROW__ROW_CLASS, "last row");
+        _Static_assert((int)ROW_DUMP == TUTTI__V1__ROW__ROW_DUMP, "last row");
         m->row_case = (Tutti__V1__Row__RowCase)row->type;
         m->daemon = &box->daemon;
 }

@@ -388,6 +388,8 @@ enum row_type {
         ROW_HISTOGRAM,
         ROW_PLAN,
         ROW_CLASS,
+        ROW_GROUP_FALLBACK,
+        ROW_DUMP,
 };
 
 struct row_daemon {
@@ -481,10 +483,23 @@ struct row_record {
         const uint64_t *arrival_ns; /* by rank; UINT64_MAX: did not arrive */
         uint64_t dropped;
         bool shortened;
+        uint64_t missed; /* right before it: overwritten while the answer was told */
+};
+
+struct row_dump {
+        uint64_t missed; /* of all records that were there */
 };
 
 struct row_fallback {
         const char *what, *why;
+};
+
+struct row_group_fallback {
+        const char *job, *group, *why, *algorithm; /* why "": others than those before */
+        uint32_t uid;
+        uint64_t n, last_age_ns;
+        enum kind kind; /* of the last */
+        struct key key;
 };
 
 struct row_quota {
@@ -550,6 +565,8 @@ struct row {
                 struct row_histogram histogram;
                 struct row_plan plan;
                 struct row_class class;
+                struct row_group_fallback group_fallback;
+                struct row_dump dump;
         };
 };
 

@@ -1,7 +1,9 @@
 /* What tuttid remembers of those who come late and of those who die (C4 C8, L7). */
+#include <poll.h>
 #include <stdio.h>
 #include <tutti/admin.h>
 #include "meeting.h"
+#include "raw.h"
 #include "replica.h"
 #include "unit.h"
 
@@ -161,5 +163,86 @@ START_TEST(C8_L7_the_dump_holds_the_collectives_of_the_dead) {
 }
 END_TEST
 
+/* --- L7: a dump that is slower than its group --- */
+
+#define N_KEPT 4096
+/* The names make records long, so that many packets take them. */
+#define LONG_KEY                                                                                             \
+        "01234567890123456789012345678901234567890123456789012345678901234567890123456789012345678901234567" \
+        "89"
+
+static void go_on(struct replica *me) {
+        struct tutti_group *g = replica_join_group(me, &TUTTI_JOIN(.group = "train"));
+        for (int n = 0; n < 2; n++) {
+                for (int i = 0; i < N_KEPT + 100; i++)
+                        expect_status(tutti_barrier(g, LONG_KEY), TUTTI_OK);
+                replica_say(me, "more");
+                replica_hear(me, n ? "end" : "more");
+        }
+        tutti_group_free(g);
+}
+
+struct told {
+        uint64_t n_records, n_missed, last, n_ends, missed_of_all;
+};
+
+static void take_row(const struct row *row, struct told *told) {
+        const struct row_record *r = &row->record;
+        if (row->type == ROW_DUMP) {
+                told->n_ends++;
+                told->missed_of_all = row->dump.missed;
+                return;
+        }
+        ck_assert_int_eq(row->type, ROW_RECORD);
+        ck_assert_uint_eq(told->n_ends, 0);
+        if (told->n_records++ > 0)
+                ck_assert_uint_eq(r->collective, told->last + r->missed + 1);
+        told->n_missed += r->missed;
+        told->last = r->collective;
+}
+
+static struct told take_dump(struct raw *r) {
+        struct told told = { 0 };
+        struct reply reply;
+        do {
+                ck_assert(raw_take(r, &reply));
+                ck_assert_int_eq(reply.status, STATUS_OK);
+                for (uint32_t i = 0; i < reply.rows.n_rows; i++)
+                        take_row(&reply.rows.rows[i], &told);
+        } while (reply.more);
+        return told;
+}
+
+/* Who asks does not read while as many collectives end as a group has records of: all that was not told by
+ * then is overwritten. */
+START_TEST(L7_a_dump_names_what_was_overwritten_before_it_was_told) {
+        struct host *h = host_start(NULL);
+        struct replica *r = replica_spawn(h, &(struct replica_options){ .n = 1, .body = go_on });
+        replica_expect(r, "more", 30);
+        struct raw *asker = raw_open(host_socket(h));
+        raw_query(asker, WHAT_DUMP, "test", "train");
+        struct pollfd answered = { .fd = asker->fd, .events = POLLIN };
+        ck_assert_int_eq(poll(&answered, 1, 10000), 1);
+        replica_tell(r, "more");
+        replica_expect(r, "more", 30);
+        const struct told told = take_dump(asker);
+        printf("# %llu records were told, %llu were overwritten before\n", (unsigned long long)told.n_records,
+                (unsigned long long)told.missed_of_all);
+        ck_assert_uint_eq(told.n_ends, 1);
+        ck_assert_uint_gt(told.missed_of_all, 0);
+        ck_assert_uint_le(told.n_missed, told.missed_of_all);
+        ck_assert_uint_eq(told.n_records + told.missed_of_all, N_KEPT);
+        /* Of a group that stands still none is missing. */
+        raw_query(asker, WHAT_DUMP, "test", "train");
+        const struct told whole = take_dump(asker);
+        ck_assert_uint_eq(whole.n_records, N_KEPT);
+        ck_assert_uint_eq(whole.missed_of_all, 0);
+        raw_close(asker);
+        end(r);
+        host_stop(h);
+}
+END_TEST
+
 UNIT_MAIN("evidence", 30, C4_the_chronically_late_replica_is_named,
-        C8_L7_the_dump_holds_the_collectives_of_the_dead)
+        C8_L7_the_dump_holds_the_collectives_of_the_dead,
+        L7_a_dump_names_what_was_overwritten_before_it_was_told)

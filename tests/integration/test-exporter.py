@@ -64,8 +64,8 @@ class House:
     def __init__(self, folder, stack):
         self.folder, self.stack = folder, stack
         self.socket = f'{folder}/tuttid.sock'
-        self.tuttid = stack.enter_context(running(TUTTID, '--socket', self.socket, '--set', 'time.stall-warn=1s',
-                                                  stdin=subprocess.DEVNULL))
+        self.tuttid = stack.enter_context(running(TUTTID, '--socket', self.socket, '--set', 'time.stall-warn=1s', '--set',
+                                                  'plan.algorithm=library', stdin=subprocess.DEVNULL))
         until(lambda: os.path.exists(self.socket), 'tuttid serves')
         self.exporter = stack.enter_context(running(EXPORTER, '--listen', '127.0.0.1:0', '--socket', self.socket,
                                                     stdout=subprocess.PIPE, text=True))
@@ -114,6 +114,31 @@ def L6_a_training_shows_in_every_number(house):
     group = 'tutti_job="dp \\"1\\"",group="digits"'
     assert found[f'tutti_group_world_size{{{group},uid="{os.getuid()}"}}'] == 3, text
     assert all(found[f'tutti_replica_up{{{group},rank="{r}"}}'] == 1 for r in range(3))
+
+
+@test()
+def P15_collectives_that_were_done_otherwise_than_wished_are_counted(house):
+    house.train()
+    found = samples(house.scrape())
+    wishes = {key: value for key, value in found.items() if key.startswith('tutti_group_fallbacks_total')}
+    label = (f'tutti_group_fallbacks_total{{tutti_job="dp \\"1\\"",group="digits",uid="{os.getuid()}",algorithm="one_device",'
+             'why="plan.algorithm is library, but host devices have no library"}')
+    assert list(wishes) == [label], wishes
+    # Status is asked before the rest, and each reduction has the wish.
+    done = sum(value for key, value in found.items() if key.startswith('tutti_group_collectives_total') and 'reduce"' in key
+               and 'result="ok"' in key)
+    assert 0 < wishes[label] <= done, found
+    until(lambda: house.value('tutti_group_fallbacks_total') > wishes[label], 'the count grows')
+
+
+@test()
+def P15_who_wishes_nothing_has_no_count(house):
+    house.tuttid.terminate()
+    house.tuttid.wait(WAIT_S)
+    house.stack.enter_context(running(TUTTID, '--socket', house.socket, stdin=subprocess.DEVNULL))
+    until(lambda: house.value('tutti_up') == 1, 'tuttid is back')
+    house.train()
+    assert house.value('tutti_group_fallbacks_total') is None
 
 
 @test()

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <tutti/admin.h>
 #include "gpu-host.h"
 #include "program.h"
 #include "unit.h"
@@ -168,8 +169,60 @@ START_TEST(P15_the_fallback_of_a_plan_on_GPUs_says_why) {
 }
 END_TEST
 
+/* Each host device is asked to reduce what is on a GPU. */
+static void ask_each_device(struct replica *me) {
+        struct tutti_group *g;
+        char device[16];
+        gpu_use_device(0);
+        g = replica_join_group(me, &TUTTI_JOIN(.group = "train"));
+        struct tutti_buffer *b = gpu_take_buffer(me->t, GPU_COUNT);
+        struct tutti_value v =
+                TUTTI_VALUE(.buffer = b, .dtype = TUTTI_F32, .n_dims = 1, .shape = { GPU_COUNT });
+        for (int k = 0; k < 20; k++) {
+                const struct tutti_options o = TUTTI_OPTIONS(.device = device);
+                struct tutti_work *w;
+                snprintf(device, sizeof(device), "CPU:%d", k);
+                ck_assert_int_eq(tutti_all_reduce_start(g, NULL, TUTTI_SUM, &v, &v, &o, &w), TUTTI_OK);
+                ck_assert_msg(
+                        tutti_work_wait(w, -1) == TUTTI_OK, "%s: %s", device, tutti_work_error(w)->text);
+                tutti_work_free(w);
+        }
+        replica_say(me, "done");
+        replica_hear(me, "end");
+        tutti_group_free(g);
+        gpu_leave(me, b);
+}
+
+START_TEST(P15_P18_twenty_reasons_are_nine_rows) {
+        struct tutti *t;
+        struct tutti_answer *a;
+        uint32_t n = 0;
+        uint64_t n_others = 0, n_own = 0;
+        struct host *h = start("1", "none", "none", "cpu.devices=20");
+        struct replica *r = replica_spawn(h, &(struct replica_options){ .n = 1, .body = ask_each_device });
+        replica_expect(r, "done", 60);
+        ck_assert_int_eq(tutti_open(host_socket(h), &t), TUTTI_OK);
+        ck_assert_int_eq(tutti_admin_ask(t, TUTTI_ADMIN_STATUS, NULL, NULL, &a), TUTTI_OK);
+        for (uint32_t i = 0; i < a->n_rows; i++) {
+                if (a->rows[i].type != TUTTI_ROW_GROUP_FALLBACK)
+                        continue;
+                const struct tutti_row_group_fallback *f = &a->rows[i].group_fallback;
+                n++;
+                *(f->why[0] ? &n_own : &n_others) += f->n;
+        }
+        ck_assert_uint_eq(n, 9);
+        ck_assert_uint_eq(n_own, 8);
+        ck_assert_uint_eq(n_others, 12);
+        tutti_answer_free(a);
+        tutti_close(t);
+        replica_tell(r, "end");
+        ck_assert_int_eq(replica_end(r, 20), 0);
+        gpu_host_stop(h);
+}
+END_TEST
+
 UNIT_MAIN("gpu-links", 120, TA5_the_links_of_a_DGX_1_choose_hierarchical_copy_with_a_pack_for_each_GPU,
         TA5_four_GPUs_of_a_DGX_1_choose_the_library, TA5_a_rotated_table_chooses_the_library,
         TA5_the_same_ways_without_links_of_their_own_choose_the_library, TA5_a_link_more_is_no_DGX_1,
         TA5_eight_replicas_on_a_DGX_1_have_the_sum, a_plan_on_GPUs_is_printed_with_its_reason,
-        P15_the_fallback_of_a_plan_on_GPUs_says_why)
+        P15_the_fallback_of_a_plan_on_GPUs_says_why, P15_P18_twenty_reasons_are_nine_rows)

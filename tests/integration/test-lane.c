@@ -277,7 +277,7 @@ START_TEST(P23_what_runs_on_the_lane_is_recorded) {
                 raw_lane_expect_done(&p.l[i], sent[i]);
         const struct reply dump =
                 raw_expect(p.r[0], raw_query(p.r[0], WHAT_DUMP, "test", "train"), STATUS_OK);
-        ck_assert_uint_eq(dump.rows.n_rows, 3);
+        ck_assert_uint_eq(dump.rows.n_rows, 4); /* three records, and the end */
         const struct row_record *last = &dump.rows.rows[2].record;
         ck_assert_uint_eq(last->collective, 3);
         ck_assert_int_eq(last->status, STATUS_OK);

@@ -136,7 +136,8 @@ static void look_at_records(struct replica *me) {
         expect_status(ask(me->t, TUTTI_ADMIN_DUMP, "a", &a), TUTTI_NOT_FOUND);
         count(me->t, TUTTI_ADMIN_GROUPS, TUTTI_ROW_GROUP, "a");
         expect_status(ask(me->t, TUTTI_ADMIN_DUMP, "b", &a), TUTTI_OK);
-        ck_assert_uint_eq(a->n_rows, 1);
+        ck_assert_uint_eq(a->n_rows, 2); /* one record, and the end */
+        ck_assert_int_eq(a->rows[0].type, TUTTI_ROW_RECORD);
         tutti_answer_free(a);
 }
 

@@ -344,6 +344,30 @@ START_TEST(rows_of_size_classes) {
 }
 END_TEST
 
+START_TEST(P15_rows_of_what_a_group_did_not_get) {
+        struct row row = { .type = ROW_GROUP_FALLBACK,
+                .group_fallback = { .job = "dp",
+                        .group = "train",
+                        .why = "NCCL was asked for, but host devices have no library",
+                        .algorithm = "one_device",
+                        .uid = 1000,
+                        .n = UINT64_MAX,
+                        .last_age_ns = 3,
+                        .kind = KIND_BATCH_REDUCE,
+                        .key = key_of("grad/7") } };
+        const struct row_group_fallback *a = &row.group_fallback, *b = &pass_row(&row)->group_fallback;
+        SAME_STR(a, b, job);
+        SAME_STR(a, b, group);
+        SAME_STR(a, b, why);
+        SAME_STR(a, b, algorithm);
+        SAME(a, b, uid);
+        SAME(a, b, n);
+        SAME(a, b, last_age_ns);
+        SAME(a, b, kind);
+        ck_assert(key_is_equal(&a->key, &b->key));
+}
+END_TEST
+
 START_TEST(E8_rows_of_buffers) {
         struct row buffer = { .type = ROW_BUFFER,
                 .buffer = { .pid = 4711,
@@ -430,7 +454,8 @@ START_TEST(rows_of_the_flight_recorder) {
                 .n_arrivals = MAX_WORLD,
                 .arrival_ns = arrivals,
                 .dropped = 11,
-                .shortened = true };
+                .shortened = true,
+                .missed = 77 };
         const struct row_record *a = &row.record, *b = &pass_row(&row)->record;
         SAME_STR(a, b, job);
         SAME_STR(a, b, group);
@@ -454,6 +479,7 @@ START_TEST(rows_of_the_flight_recorder) {
         ck_assert_int_eq(memcmp(b->arrival_ns, arrivals, sizeof(arrivals)), 0);
         SAME(a, b, dropped);
         SAME(a, b, shortened);
+        SAME(a, b, missed);
 }
 END_TEST
 
@@ -575,7 +601,7 @@ START_TEST(an_empty_packet_is_never_made) {
 END_TEST
 
 UNIT_MAIN("codec-rows", 30, rows_of_the_daemon_and_its_devices, rows_of_groups, rows_of_members,
-        rows_of_what_is_pending, rows_of_counters, rows_of_size_classes, rows_of_histograms,
-        E8_rows_of_buffers, A12_rows_of_result_objects, rows_of_the_flight_recorder,
+        rows_of_what_is_pending, rows_of_counters, rows_of_size_classes, P15_rows_of_what_a_group_did_not_get,
+        rows_of_histograms, E8_rows_of_buffers, A12_rows_of_result_objects, rows_of_the_flight_recorder,
         the_largest_batch_goes_in_parts, rows_go_in_parts,
         what_does_not_fit_is_refused_and_the_packet_untouched, an_empty_packet_is_never_made)

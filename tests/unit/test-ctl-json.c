@@ -162,6 +162,14 @@ START_TEST(status_holds_the_values_of_the_rows) {
         ck_assert_int_eq(json_integer_value(at(holders, 0, "results")), 2);
         ck_assert_int_eq(json_integer_value(at(holders, 0, "oldest_age_ns")), 12300000000);
         ck_assert(json_is_null(at(holders, 1, "pid")));
+        const json_t *fallbacks = at(groups, 0, "fallbacks");
+        ck_assert_uint_eq(json_array_size(at(groups, 1, "fallbacks")), 0);
+        ck_assert_uint_eq(json_array_size(fallbacks), 2);
+        ck_assert_str_eq(json_string_value(at(fallbacks, 0, "algorithm")), "one_device");
+        ck_assert_int_eq(json_integer_value(at(fallbacks, 0, "collectives")), 41200);
+        ck_assert_str_eq(json_string_value(at(fallbacks, 0, "last_key")), "grad");
+        ck_assert_int_eq(json_integer_value(at(fallbacks, 0, "last_age_ns")), 300000000);
+        ck_assert(json_is_null(at(fallbacks, 1, "why")));
         const json_t *buffers = json_object_get(j, "device_buffers");
         ck_assert_uint_eq(json_array_size(buffers), 3);
         ck_assert_str_eq(json_string_value(at(buffers, 1, "path")), "vmm-fd");
@@ -199,6 +207,9 @@ START_TEST(dump_holds_the_values_of_the_rows) {
 
         ck_assert_int_eq(json_integer_value(json_object_get(j, "dropped")), 12345);
         ck_assert(json_is_true(json_object_get(j, "shortened")));
+        ck_assert_int_eq(json_integer_value(json_object_get(j, "missed")), 3);
+        ck_assert_int_eq(json_integer_value(at(records, 1, "missed_before")), 0);
+        ck_assert_int_eq(json_integer_value(at(records, 2, "missed_before")), 2);
         ck_assert_uint_eq(json_array_size(json_object_get(j, "members")), 1);
         ck_assert_uint_eq(json_array_size(records), 3);
         ck_assert_int_eq(json_integer_value(at(records, 0, "start_unix_ns")), 1699999980000000000);

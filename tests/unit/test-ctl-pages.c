@@ -35,6 +35,10 @@ START_TEST(status_shows_who_is_missing_first) {
                          "memory   pid 4711: 2 buffers of GPU:1, 6 MiB, by vmm-fd\n"
                          "memory   1 buffer of GPU:1, 3 MiB, by host-copy: legacy handles are off\n"
                          "fallback host: unguarded: userfaultfd is denied (EPERM)\n"
+                         "fallback dp/eval: NCCL was asked for, but host devices have no library;\n"
+                         "         one_device does it: 41,200 times, last reduce \"grad\" 300 ms ago\n"
+                         "fallback dp/eval: other reasons than these: 1 time, last batch_reduce #8 2.0 s\n"
+                         "         ago\n"
                          "1 stalled. `tuttictl dump dp/train` shows its last collectives.\n");
 }
 END_TEST
@@ -185,7 +189,10 @@ START_TEST(health_lists_the_worst_first) {
                 "warning  dp/broken has lost a replica (on_death=fail) and takes no more collectives\n"
                 "warning  dp/train: R3 (pid 4711) is stopped; `kill -CONT 4711` lets it go on\n"
                 "warning  uid 1000 uses 250 of its 256 connections\n"
-                "note     host: unguarded: userfaultfd is denied (EPERM)\n");
+                "note     host: unguarded: userfaultfd is denied (EPERM)\n"
+                "note     dp/eval: NCCL was asked for, but host devices have no library; one_device does "
+                "it: 41,200 times, last reduce \"grad\" 300 ms ago\n"
+                "note     dp/eval: other reasons than these: 1 time, last batch_reduce #8 2.0 s ago\n");
         ck_assert_int_eq(health_level(&v), HEALTH_STALLED);
 }
 END_TEST
@@ -318,8 +325,9 @@ START_TEST(dump_tells_the_story) {
         dump_print(&(struct dump_view){ &record_answer, &empty, "dp", "train", "host1",
                            1700000000 * S + 5 * MS },
                 &s.page);
-        sheet_expect(&s, "dp/train on host1: 3 collectives; 12,345 older ones were dropped; memory for\n"
-                         "  records is at its limit, so fewer than 4,096 are kept\n"
+        sheet_expect(&s, "dp/train on host1: 3 collectives; 12,345 older ones were dropped; 3 were\n"
+                         "  overwritten before they could be told; memory for records is at its limit, so\n"
+                         "  fewer than 4,096 are kept\n"
                          "time          key           kind and op        value            status\n"
                          "22:13:00.005  \"grad/6\"      reduce MEAN        f32 4 KiB        OK\n"
                          "              waited 300 us  ran 12 us  last R3:  R0 +0 ns  R1 +12 us  R2 +71 us\n"
@@ -327,6 +335,8 @@ START_TEST(dump_tells_the_story) {
                          "22:13:01.005  \"all\"         batch_reduce SUM   17 MiB x300      OK\n"
                          "              waited 300 us  ran 3 ms  last R3:  R0 +0 ns  R1 +12 us  R2 +71 us\n"
                          "              R3 +300 us\n"
+                         "              2 collectives are missing here: overwritten before they could be\n"
+                         "              told\n"
                          "22:13:10.005  \"grad/7\"      reduce MEAN        f32 4 KiB        TIMEOUT\n"
                          "              waited 2.0 s  guilty R3  last R2:  R0 +0 ns  R1 +5 us  R2 +9 us\n"
                          "              R3 -\n");

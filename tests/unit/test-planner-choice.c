@@ -154,6 +154,33 @@ START_TEST(a_wish_of_the_configuration_is_met_or_a_fallback) {
 }
 END_TEST
 
+START_TEST(P15_a_hint_that_a_demand_leaves_no_room_for_is_a_fallback) {
+        static const struct {
+                struct options options;
+                const char *fallback;
+        } cases[] = {
+                { { .reproducible = true, .implementation = IMPLEMENTATION_NCCL },
+                        "NCCL was asked for, but reproducible was demanded" },
+                { { .reproducible = true, .implementation = IMPLEMENTATION_RING }, "" },
+                { { .reproducible = true, .implementation = IMPLEMENTATION_AUTO }, "" },
+                { { .algorithm = ALGORITHM_ONE_DEVICE, .implementation = IMPLEMENTATION_NCCL },
+                        "NCCL was asked for, but one_device was demanded" },
+                { { .algorithm = ALGORITHM_HIERARCHICAL_COPY, .implementation = IMPLEMENTATION_RING },
+                        "RING was asked for, but hierarchical_copy was demanded" },
+                { { .has_place = true, .place = 1, .implementation = IMPLEMENTATION_NCCL },
+                        "NCCL was asked for, but a device was demanded" },
+                { { .has_place = true, .place = 1 }, "" },
+        };
+        struct made_problem *m = problem_make(4, 2);
+        problem_add(m, DTYPE_F32, 8);
+        for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+                m->signature.options = cases[i].options;
+                ck_assert_str_eq(choose_by(m, &PLAN_RULES_DEFAULT).fallback, cases[i].fallback);
+        }
+        free(m);
+}
+END_TEST
+
 START_TEST(islands_are_halves_or_what_reaches_each_other) {
         static const uint8_t none[4] = { 0 }, pairs[5] = { 4, 8, 1, 2, 0 };
         const struct {
@@ -281,5 +308,6 @@ END_TEST
 UNIT_MAIN("planner-choice", 30, sparse_values_are_for_a_device_that_reaches_all_of_them,
         TA5_the_links_of_a_DGX_1_choose_hierarchical_copy, on_GPUs_size_links_and_library_decide,
         on_a_host_it_is_the_pass_in_rank_order_whatever_it_is_called, a_demand_is_met_or_refused,
-        a_wish_of_the_configuration_is_met_or_a_fallback, islands_are_halves_or_what_reaches_each_other,
-        P18_P21_packs_and_rounds_are_work)
+        a_wish_of_the_configuration_is_met_or_a_fallback,
+        P15_a_hint_that_a_demand_leaves_no_room_for_is_a_fallback,
+        islands_are_halves_or_what_reaches_each_other, P18_P21_packs_and_rounds_are_work)

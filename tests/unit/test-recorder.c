@@ -58,7 +58,8 @@ static struct recording *find(const char *group) {
 /* How many records there are; they must be numbered without a hole up to `last`, and `dropped` fits. */
 static uint64_t count_records(struct recording *rec, uint64_t last) {
         struct row_record row;
-        uint64_t cursor = 0, n = 0, first = 0;
+        struct record_cursor cursor = { 0 };
+        uint64_t n = 0, first = 0;
         while (recording_next(rec, &cursor, 0, &row)) {
                 first = n == 0 ? row.key.sequence : first;
                 ck_assert_uint_eq(row.key.sequence, first + n);
@@ -71,7 +72,7 @@ static uint64_t count_records(struct recording *rec, uint64_t last) {
 
 static bool is_shortened(struct recording *rec) {
         struct row_record row;
-        uint64_t cursor = 0;
+        struct record_cursor cursor = { 0 };
         ck_assert(recording_next(rec, &cursor, 0, &row));
         return row.shortened;
 }
@@ -81,7 +82,7 @@ static bool is_shortened(struct recording *rec) {
 START_TEST(a_record_says_all_that_was) {
         struct made *made = made_new(7, UID, "train", 4);
         struct row_record row;
-        uint64_t cursor = 0;
+        struct record_cursor cursor = { 0 };
         open_recorder(64 * KIB);
         made->group.epoch = 3;
         made->group.next_number = 41;
@@ -199,7 +200,7 @@ END_TEST
 START_TEST(a_user_without_bytes_has_no_record_and_no_harm) {
         struct made *made = made_new(1, UID, "a", 8);
         struct row_record row;
-        uint64_t cursor = 0;
+        struct record_cursor cursor = { 0 };
         open_recorder(1);
         add_many(made, 0, 10);
         ck_assert_uint_eq(used(UID), 0);
@@ -228,7 +229,8 @@ END_TEST
 /* Up to `last` without a hole. A record that was lost with its recording was never counted. */
 static void check_records_after_a_failure(struct recording *rec, uint64_t last) {
         struct row_record row = { .dropped = 0 };
-        uint64_t cursor = 0, n = 0, first = 0;
+        struct record_cursor cursor = { 0 };
+        uint64_t n = 0, first = 0;
         for (; recording_next(rec, &cursor, 0, &row); n++) {
                 first = n == 0 ? row.key.sequence : first;
                 ck_assert_uint_eq(row.key.sequence, first + n);
@@ -273,7 +275,8 @@ END_TEST
 START_TEST(C8_the_record_of_a_killed_replica_survives) {
         struct made *made = made_new(7, UID, "train", 4);
         struct row_record row;
-        uint64_t cursor = 0, n = 0;
+        struct record_cursor cursor = { 0 };
+        uint64_t n = 0;
         open_recorder(64 * KIB * KIB);
         add_many(made, 0, 64);
         made->group.members[1].state = MEMBER_LOST;
@@ -386,7 +389,7 @@ END_TEST
 START_TEST(the_newest_of_a_name_is_found) {
         struct made *old = made_new(1, UID, "train", 2), *new = made_new(2, UID, "train", 3);
         struct row_record row;
-        uint64_t cursor = 0;
+        struct record_cursor cursor = { 0 };
         open_recorder(64 * KIB * KIB);
         ck_assert_ptr_null(find("train"));
         add_many(old, 0, 1);
@@ -396,7 +399,7 @@ START_TEST(the_newest_of_a_name_is_found) {
         ck_assert(recording_next(find("train"), &cursor, 0, &row));
         ck_assert_uint_eq(row.n_arrivals, 3);
         recorder_end_group(recorder, 2, MS);
-        cursor = 0;
+        cursor = (struct record_cursor){ 0 };
         ck_assert(recording_next(find("train"), &cursor, 0, &row));
         ck_assert_uint_eq(row.n_arrivals, 3);
         ck_assert_ptr_null(recorder_find(recorder, &(struct viewer){ .uid = 2000 }, "dp", "train"));
@@ -413,7 +416,8 @@ END_TEST
 START_TEST(a_cursor_survives_what_is_added) {
         struct made *made = made_new(7, UID, "train", 4);
         struct row_record row;
-        uint64_t cursor = 0, added = 100, expected = 0;
+        struct record_cursor cursor = { 0 };
+        uint64_t added = 100, expected = 0;
         open_recorder(64 * KIB * KIB);
         add_many(made, 0, added);
         while (recording_next(find("train"), &cursor, 0, &row)) {
@@ -424,13 +428,15 @@ START_TEST(a_cursor_survives_what_is_added) {
         }
         ck_assert_uint_eq(expected, added);
 
-        cursor = 0;
+        cursor = (struct record_cursor){ 0 };
         for (uint64_t i = 0; i < 10; i++)
                 ck_assert(recording_next(find("train"), &cursor, 0, &row));
         add_many(made, added, 1000); /* what comes next is gone */
         ck_assert(recording_next(find("train"), &cursor, 0, &row));
         ck_assert_uint_eq(row.key.sequence, added + 1000 - 4096);
         ck_assert_uint_eq(row.dropped, added + 1000 - 4096);
+        ck_assert_uint_eq(cursor.number, row.key.sequence + 1); /* which tells how many it has missed */
+        ck_assert_uint_eq(recording_end(find("train")), added + 1000);
         close_recorder();
         made_free(made);
 }
@@ -459,7 +465,8 @@ static void run_random(unsigned int seed) {
         for (int g = 0; g < 3; g++) {
                 struct recording *rec = find(made[g]->group.name);
                 struct row_record row = { .dropped = 0 };
-                uint64_t cursor = 0, n = 0, first = 0;
+                struct record_cursor cursor = { 0 };
+                uint64_t n = 0, first = 0;
                 for (; recording_next(rec, &cursor, 0, &row); n++) {
                         first = row.dropped;
                         ck_assert_uint_eq(row.key.n_bytes, lengths[g][first + n]);

@@ -451,6 +451,34 @@ START_TEST(classes_are_bounded_P18) {
 }
 END_TEST
 
+static struct fallback_run a_fallback(const struct made *made) {
+        return (struct fallback_run){ .why = "no",
+                .algorithm = "one_device",
+                .kind = KIND_REDUCE,
+                .key = &made->meeting.key,
+                .done_ns = S };
+}
+
+START_TEST(P15_what_was_not_done_as_was_wished_is_kept_by_group_and_goes_with_it) {
+        struct stats *s = open_stats();
+        struct made *one = made_new(5, 1000, "train", 2), *two = made_new(6, 1000, "eval", 2);
+        struct fallback_run run = a_fallback(one);
+        add_one(s, two, S, MS);
+        ck_assert_ptr_null(stats_fallbacks(s, &one->group));
+        ck_assert(stats_add_fallback(s, &one->group, &run));
+        ck_assert(!stats_add_fallback(s, &one->group, &run));
+        ck_assert_uint_eq(stats_fallbacks(s, &one->group)->n, 1);
+        ck_assert_uint_eq(stats_fallbacks(s, &one->group)->all[0].n, 2);
+        ck_assert_ptr_null(stats_fallbacks(s, &two->group));
+        stats_end_group(s, 5);
+        ck_assert_ptr_null(stats_fallbacks(s, &one->group));
+        ck_assert(stats_add_fallback(s, &one->group, &run)); /* another life of that number */
+        close_stats(s);
+        made_free(one);
+        made_free(two);
+}
+END_TEST
+
 START_TEST(short_memory_loses_one_sample) {
         struct stats *s;
         failing_at(1);
@@ -490,4 +518,5 @@ UNIT_MAIN("stats", 10, an_empty_histogram_says_0, golden_bounds,
         a_sealed_one_that_failed_counts_its_time_and_no_bytes, one_half_alone_is_never_last,
         C4_a_slow_rank_is_seen, a_rank_taken_anew_begins_anew, groups_are_apart_and_end,
         refusals_and_ejections_are_counted, after_warm_up_counting_allocates_nothing, ops_and_sizes_are_apart,
-        classes_are_bounded_P18, short_memory_loses_one_sample)
+        classes_are_bounded_P18, P15_what_was_not_done_as_was_wished_is_kept_by_group_and_goes_with_it,
+        short_memory_loses_one_sample)

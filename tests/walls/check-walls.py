@@ -12,7 +12,7 @@ FLOORS = {
     # the shared vocabulary
     'base': 10, 'model': 11, 'wire': 12,
     # the pure domain
-    'isa': 19, 'slots': 19, 'config': 20, 'viewer': 20, 'quota': 20, 'group': 20, 'resume': 20, 'rendezvous': 20, 'plan': 20, 'planner': 20, 'algorithms': 20,
+    'isa': 19, 'slots': 19, 'fallbacks': 19, 'config': 20, 'viewer': 20, 'quota': 20, 'group': 20, 'resume': 20, 'rendezvous': 20, 'plan': 20, 'planner': 20, 'algorithms': 20,
     # machines
     'doorbell': 30, 'service': 30, 'listener': 30, 'session': 30, 'lane': 30, 'buffer': 30, 'result': 30, 'signals': 30, 'engine': 30,
     'worker': 30, 'confine': 30,
@@ -62,7 +62,7 @@ LIBRARIES = [
 ]
 
 # Pure rooms: no input or output, no clock.
-PURE = re.compile(r'^(proto/model/|daemon/(quota|group|resume|rendezvous|plan|planner|slots)\b|daemon/algorithms/)')
+PURE = re.compile(r'^(proto/model/|daemon/(quota|group|resume|rendezvous|plan|planner|slots|fallbacks)\b|daemon/algorithms/)')
 IMPURE = re.compile(r'^(unistd|fcntl|poll|time|dirent|signal|sys/(?!types|param|cdefs).*)\.h$')
 
 # Words that only these places may contain.

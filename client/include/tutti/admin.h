@@ -17,11 +17,11 @@ extern "C" {
 #endif
 
 enum tutti_admin_what {
-        TUTTI_ADMIN_STATUS =
-                1, /* DAEMON, DEVICE, FALLBACK, GROUP, PENDING (oldest first, at most 16 a group), RESULT */
-        TUTTI_ADMIN_GROUPS,    /* GROUP (also ended ones whose record is kept), MEMBER */
-        TUTTI_ADMIN_STATS,     /* DAEMON, STATS, CLASS, MEMBER */
-        TUTTI_ADMIN_DUMP,      /* RECORD, oldest first; needs job and group */
+        TUTTI_ADMIN_STATUS = 1, /* DAEMON, DEVICE, FALLBACK, GROUP, PENDING (oldest first, at most 16 a
+                                   group), RESULT, GROUP_FALLBACK (at most nine a group) */
+        TUTTI_ADMIN_GROUPS,     /* GROUP (also ended ones whose record is kept), MEMBER */
+        TUTTI_ADMIN_STATS,      /* DAEMON, STATS, CLASS, MEMBER */
+        TUTTI_ADMIN_DUMP,       /* RECORD, oldest first, then DUMP; needs job and group */
         TUTTI_ADMIN_QUOTA,     /* QUOTA, the asker's first; of an admin then everybody's, at most 256 users */
         TUTTI_ADMIN_HISTOGRAMS /* HISTOGRAM */
 };
@@ -58,7 +58,9 @@ enum tutti_row_type {
         TUTTI_ROW_BUFFER,
         TUTTI_ROW_HISTOGRAM,
         TUTTI_ROW_PLAN,
-        TUTTI_ROW_CLASS
+        TUTTI_ROW_CLASS,
+        TUTTI_ROW_GROUP_FALLBACK,
+        TUTTI_ROW_DUMP
 };
 
 struct tutti_row_daemon {
@@ -162,10 +164,29 @@ struct tutti_row_record {
         const uint64_t *arrival_ns; /* by rank, after the first; UINT64_MAX: did not arrive */
         uint64_t dropped;
         int shortened;
+        uint64_t missed; /* records between the one before and this one, overwritten while they were told */
 };
 
+/* The last row of a dump. */
+struct tutti_row_dump {
+        uint64_t missed; /* of the records that there were: overwritten before they were told */
+};
+
+/* What the host could do better, and why it does not. */
 struct tutti_row_fallback {
         const char *what, *why;
+};
+
+/* What collectives of a group asked for and did not get, since the group is there. The reasons that differ
+ * have a row each, the first eight of them; the others one row together, in which `why` is "". */
+struct tutti_row_group_fallback {
+        const char *job, *group;
+        const char *why;       /* what was wished for and is not done, and why */
+        const char *algorithm; /* that was taken instead */
+        const char *key;       /* of the last one */
+        enum tutti_kind kind;
+        uint32_t uid;
+        uint64_t n, last_age_ns; /* n: of collectives that ended with OK */
 };
 
 struct tutti_row_quota {
@@ -240,6 +261,8 @@ struct tutti_row {
                 struct tutti_row_histogram histogram;
                 struct tutti_row_plan plan;
                 struct tutti_row_class size_class;
+                struct tutti_row_group_fallback group_fallback;
+                struct tutti_row_dump dump;
         };
 };
 
