@@ -250,15 +250,18 @@ enum status buffer_close_stranger(
 /* Equal for what is surely the same device memory; descriptors of one allocation may well differ. */
 static uint64_t identify_device_memory(const struct buffer_ask *ask) {
         static uint64_t last;
-        struct stat st;
+        struct statx st;
         uint64_t hash = UINT64_C(14695981039346656037) ^ ask->reg->handle_offset_bytes;
         if (ask->path == PATH_CUDA_IPC) {
                 for (size_t i = 0; i < ask->reg->n_handle_bytes; i++)
                         hash = (hash ^ ask->reg->handle[i]) * UINT64_C(1099511628211);
                 return hash | UINT64_C(1) << 63;
         }
-        if (ask->fd >= 0 && fstat(ask->fd, &st) == 0 && S_ISREG(st.st_mode))
-                return (uint64_t)st.st_ino ^ (uint64_t)st.st_dev << 40;
+        /* Of a file of whatever kind: a server that is far or dead is not asked. */
+        if (ask->fd >= 0 &&
+                statx(ask->fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_INO | STATX_TYPE, &st) == 0 &&
+                S_ISREG(st.stx_mode))
+                return st.stx_ino ^ (uint64_t)st.stx_dev_minor << 40 ^ (uint64_t)st.stx_dev_major << 56;
         return ++last | UINT64_C(3) << 62;
 }
 

@@ -48,6 +48,7 @@ void conductor_bury_halves(struct conductor *c) {
 
 /* Kept, where it is small and there are few; what it is charged for goes only when its memory does. */
 void conductor_put_task(struct conductor *c, struct task *t) {
+        charge_release(&t->scratch_charge);
         bool is_small = t->memory.amount <= TASK_BYTES;
         if (is_small)
                 charge_release(&t->memory);
@@ -275,6 +276,7 @@ static struct problem describe_problem(const struct conductor *c, const struct m
 static enum status charge_scratch(struct conductor *c, const struct meeting *m) {
         struct task *t = m->task;
         uint64_t n_bytes = plan_scratch_bytes(&t->plan);
+        charge_release(&t->scratch_charge); /* of what it has kept */
         if (n_bytes == 0)
                 return STATUS_OK;
         return quota_charge(

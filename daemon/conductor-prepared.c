@@ -274,6 +274,16 @@ static bool may_keep_plan(const struct meeting *m, const struct task *t) {
                t->memory.amount <= MAX_REPLAYED_BYTES;
 }
 
+/* Between two runs as well it is its user's; who may have no more of it has it made anew each time. */
+static void charge_kept_scratch(struct conductor *c, const struct meeting *m, struct task *t) {
+        uint64_t n_bytes = engine_task_scratch_bytes(t);
+        struct error ignored;
+        error_init(&ignored, STATUS_OK);
+        if (n_bytes > 0 && quota_charge(c->house.quotas, &t->scratch_charge, m->group->uid,
+                                   QUOTA_RESULT_BYTES, n_bytes, &ignored) != STATUS_OK)
+                engine_task_drop_scratch(t);
+}
+
 /* *first has no task, or one that does not run. */
 static void keep_plan(struct conductor *c, struct prepared *first, const struct meeting *m) {
         conductor_drop_standing(c, first->standing);
@@ -305,6 +315,7 @@ void conductor_put_plan(struct conductor *c, struct meeting *m) {
         if (is_known || (!is_in_use(first) && !first->is_forgotten && may_keep_plan(m, t))) {
                 if (!is_known)
                         keep_plan(c, first, m);
+                charge_kept_scratch(c, m, t);
                 m->task = NULL;
                 if (rules_are_equal(&first->rules, &rules)) /* or it is to be planned anew */
                         conductor_teach_lane(c, first, m);

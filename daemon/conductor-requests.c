@@ -71,6 +71,12 @@ static enum status conductor_take_resume(
                         "no group has come to epoch %llu and collective %llu",
                         (unsigned long long)ask->resume_epoch, (unsigned long long)ask->resume_number);
         }
+        if (resume && ask->world_size > 0 && resume->n > MAX_GROUP_REPORTS / ask->world_size) {
+                resume_free(resume);
+                return error_set(&c->error, STATUS_LIMIT, FIELD_MEMBERSHIP,
+                        "each of %u members may tell of %u requests before a restart; this one tells of more",
+                        ask->world_size, MAX_GROUP_REPORTS / ask->world_size);
+        }
         if (!resume)
                 resume = resume_new();
         if (!resume)

@@ -53,6 +53,8 @@ struct crew {
         uint32_t n;
 };
 
+#define SCRATCH_KEPT_BYTES (256u << 10) /* of a task, for its next run */
+
 struct engine {
         struct backend *backend;
         struct doorbell bell;
@@ -85,6 +87,8 @@ void device_queue(struct device *d, struct slice *s);
 
 /* engine.c. Under the lock: queues what the task's next phase has to do and wakes who shall do it; false when
  * there is no phase left. */
+/* Not under the lock: giving much memory back takes its time. */
+void task_drop_scratch(struct task *t, uint64_t larger_than_bytes);
 bool task_start_phase(struct engine *e, struct task *t);
 /* Under the lock: the baton goes back; whoever holds the lock has to ring when it has let go of it. */
 void task_finish(struct engine *e, struct task *t);

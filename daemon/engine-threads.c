@@ -164,6 +164,9 @@ static bool worker_put_slice(struct worker *w, struct slice *s) {
         if (t->status == STATUS_OK && task_start_phase(e, t))
                 return false;
         w->device->n_tasks++;
+        engine_unlock(e);
+        task_drop_scratch(t, SCRATCH_KEPT_BYTES);
+        engine_lock(e);
         task_finish(e, t);
         return true;
 }

@@ -9,7 +9,6 @@
 /* Below this much reading and writing a second worker costs more in waking than it brings. */
 #define SLICE_MIN_BYTES (512u << 10)
 /* Of one area: what a task keeps for the next plan that it runs. */
-#define SCRATCH_KEPT_BYTES (256u << 10)
 
 void engine_lock(struct engine *e) {
         CHECK(pthread_mutex_lock(&e->lock) == 0);
@@ -213,13 +212,24 @@ struct task *engine_task_new(void) {
         return t;
 }
 
-static void task_drop_scratch(struct task *t, uint64_t larger_than_bytes) {
+void task_drop_scratch(struct task *t, uint64_t larger_than_bytes) {
         for (uint32_t i = 0; i < MAX_SCRATCH; i++) {
                 if (!t->scratch[i] || t->scratch[i]->n_bytes <= larger_than_bytes)
                         continue;
                 t->scratch_of->ops->free_scratch(t->scratch_of, t->scratch[i]);
                 t->scratch[i] = NULL;
         }
+}
+
+uint64_t engine_task_scratch_bytes(const struct task *t) {
+        uint64_t n_bytes = 0;
+        for (uint32_t i = 0; i < MAX_SCRATCH; i++)
+                n_bytes += t->scratch[i] ? t->scratch[i]->n_bytes : 0;
+        return n_bytes;
+}
+
+void engine_task_drop_scratch(struct task *t) {
+        task_drop_scratch(t, 0);
 }
 
 void engine_task_free(struct task *t) {

@@ -92,6 +92,9 @@ void engine_free(struct engine *e);
 
 struct task *engine_task_new(void);
 void engine_task_free(struct task *t);
+/* What it keeps for its plan between two runs; and gives that back. Of a task that does not run. */
+uint64_t engine_task_scratch_bytes(const struct task *t);
+void engine_task_drop_scratch(struct task *t);
 
 /* plan frozen with at least one chunk; uid, group, priority, owner set. Its phases run one after the other,
  * each on all devices that have steps in it. */

@@ -51,8 +51,9 @@ static long lock_holder(int fd) {
 static int listener_lock(struct listener *l, char *why, size_t why_bytes) {
         char path[MAX_SOCKET_PATH + 8], pid[32];
         lock_path(l->path, path, sizeof(path));
-        l->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
-        if (l->lock < 0)
+        /* For nobody else to open: whoever can may hold it, and keep tuttid from starting. */
+        l->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+        if (l->lock < 0 || fchmod(l->lock, 0600) < 0)
                 return why_errno(why, why_bytes, "cannot open the lock", path);
         if (flock(l->lock, LOCK_EX | LOCK_NB) < 0) {
                 if (errno != EWOULDBLOCK)

@@ -66,12 +66,20 @@ struct item {
         uint32_t member; /* index */
 };
 
+/* A use of the key at hand. */
+struct number {
+        uint64_t number;
+        bool is_done, are_inputs_kept;
+};
+
 struct bench {
         struct resume *const *members;
         uint32_t n_members;
-        struct item *items; /* by key */
-        uint32_t *failures; /* [n_members]: of the key at hand */
-        struct owed *owed;  /* [MAX_OWED] */
+        struct item *items;     /* by key */
+        uint32_t *failures;     /* [n_members]: of the key at hand */
+        struct number *numbers; /* of it, in order */
+        uint32_t n_numbers;
+        struct owed *owed; /* [MAX_OWED] */
         uint32_t n_owed;
 };
 
@@ -91,8 +99,9 @@ static int compare_items(const void *a, const void *b) {
 struct run {
         struct item *items;
         uint32_t n;
-        uint32_t most;      /* failures that some member has counted */
-        enum status status; /* of one of them */
+        uint32_t fewest, most; /* failures that a member has counted */
+        bool has_unnumbered;   /* somebody has a half of this key that has not begun */
+        enum status status;    /* of one of them */
 };
 
 static void count_failures(struct bench *b, struct run *run) {
@@ -111,41 +120,50 @@ static void count_failures(struct bench *b, struct run *run) {
         }
 }
 
-static bool is_done(const struct run *run, uint64_t number) {
-        for (uint32_t i = 0; i < run->n; i++)
-                if (run->items[i].report->request != 0 && run->items[i].report->state == PAGE_DONE &&
-                        run->items[i].report->collective == number)
-                        return true;
-        return false;
+static int compare_numbers(const void *a, const void *b) {
+        const struct number *x = a, *y = b;
+        return (x->number > y->number) - (x->number < y->number);
 }
 
-/* Something may have run: everybody who is here with this key has the number. */
-static bool may_have_run(const struct run *run, uint64_t number) {
+/* Done anywhere is done everywhere; kept is what all keep. */
+static void note_numbers(struct bench *b, struct run *run) {
+        uint32_t n = 0;
+        run->has_unnumbered = false;
         for (uint32_t i = 0; i < run->n; i++) {
                 const struct page_report *r = run->items[i].report;
-                if (r->request != 0 && r->state == PAGE_FREE)
-                        return false;
+                if (r->request == 0)
+                        continue;
+                run->has_unnumbered |= r->state == PAGE_FREE;
+                b->numbers[n++] = (struct number){ r->collective, r->state == PAGE_DONE, r->is_kept };
         }
-        return number != 0;
+        qsort(b->numbers, n, sizeof(*b->numbers), compare_numbers);
+        b->n_numbers = 0;
+        for (uint32_t i = 0; i < n; i++) {
+                struct number *last = b->n_numbers ? &b->numbers[b->n_numbers - 1] : NULL;
+                if (!last || last->number != b->numbers[i].number) {
+                        b->numbers[b->n_numbers++] = b->numbers[i];
+                        continue;
+                }
+                last->is_done |= b->numbers[i].is_done;
+                last->are_inputs_kept &= b->numbers[i].are_inputs_kept;
+        }
 }
 
-static bool inputs_are_kept(const struct run *run, uint64_t number) {
-        for (uint32_t i = 0; i < run->n; i++) {
-                const struct page_report *r = run->items[i].report;
-                if (r->request != 0 && r->collective == number && !r->is_kept)
-                        return false;
-        }
-        return true;
+static const struct number *find_number(const struct bench *b, uint64_t number) {
+        const struct number key = { .number = number };
+        return bsearch(&key, b->numbers, b->n_numbers, sizeof(key), compare_numbers);
 }
 
 enum verdict { VERDICT_AGAIN, VERDICT_DONE, VERDICT_LOST };
 
-static enum verdict decide_begun(const struct run *run, const struct page_report *r) {
+/* Something may have run where everybody who is here with this key has the number. */
+static enum verdict decide_begun(const struct bench *b, const struct run *run, const struct page_report *r) {
         if (r->state == PAGE_FREE)
                 return VERDICT_AGAIN;
-        if (is_done(run, r->collective))
+        const struct number *use = find_number(b, r->collective);
+        if (use && use->is_done)
                 return VERDICT_DONE;
-        if (!may_have_run(run, r->collective) || inputs_are_kept(run, r->collective))
+        if (run->has_unnumbered || r->collective == 0 || !use || use->are_inputs_kept)
                 return VERDICT_AGAIN;
         return VERDICT_LOST;
 }
@@ -158,7 +176,7 @@ static void set_state(struct page_report *r, enum page_state state, enum status 
 /* What is lost counts as a failure for all who have it alike, so it changes no debts. */
 static void decide_run(struct bench *b, const struct run *run, enum verdict *verdicts) {
         for (uint32_t i = 0; i < run->n; i++) /* all, before any of them changes */
-                verdicts[i] = decide_begun(run, run->items[i].report);
+                verdicts[i] = decide_begun(b, run, run->items[i].report);
         for (uint32_t i = 0; i < run->n; i++) {
                 struct page_report *r = run->items[i].report;
                 uint32_t *failures = &b->failures[run->items[i].member];
@@ -180,14 +198,18 @@ static void decide_run(struct bench *b, const struct run *run, enum verdict *ver
         }
 }
 
-static void note_debts(struct bench *b, const struct run *run) {
-        for (uint32_t level = 0; level < run->most && b->n_owed < MAX_OWED; level++) {
+/* Below the fewest failures nobody owes anything, and at each level above somebody does. */
+static void note_debts(struct bench *b, struct run *run) {
+        run->fewest = UINT32_MAX;
+        for (uint32_t i = 0; i < b->n_members; i++)
+                if (b->failures[i] < run->fewest)
+                        run->fewest = b->failures[i];
+        for (uint32_t level = run->fewest; level < run->most && b->n_owed < MAX_OWED; level++) {
                 struct owed owed = { .key = run->items[0].report->key, .status = run->status };
                 for (uint32_t i = 0; i < b->n_members; i++)
                         if (b->failures[i] <= level)
                                 rankset_add(&owed.debtors, b->members[i]->rank);
-                if (!rankset_is_empty(&owed.debtors))
-                        b->owed[b->n_owed++] = owed;
+                b->owed[b->n_owed++] = owed; /* of one debtor at least */
         }
 }
 
@@ -209,6 +231,7 @@ static void decide_all(struct bench *b, enum verdict *verdicts) {
                         ;
                 struct run run = { .items = &b->items[from], .n = to - from };
                 count_failures(b, &run);
+                note_numbers(b, &run);
                 decide_run(b, &run, verdicts);
                 note_debts(b, &run);
         }
@@ -221,10 +244,11 @@ int resume_decide(struct resume *const *members, uint32_t n, struct owed **ret_o
         CLEANUP_FREE struct item *items = malloc(n_items * sizeof(*items));
         CLEANUP_FREE enum verdict *verdicts = malloc(n_items * sizeof(*verdicts));
         CLEANUP_FREE uint32_t *failures = malloc((n + 1) * sizeof(*failures));
+        CLEANUP_FREE struct number *numbers = malloc(n_items * sizeof(*numbers));
         CLEANUP_FREE struct owed *owed = malloc(MAX_OWED * sizeof(*owed));
-        if (!items || !verdicts || !failures || !owed)
+        if (!items || !verdicts || !failures || !numbers || !owed)
                 return -ENOMEM;
-        struct bench b = { members, n, items, failures, owed, 0 };
+        struct bench b = { members, n, items, failures, numbers, 0, owed, 0 };
         decide_all(&b, verdicts);
         *ret_n_owed = b.n_owed;
         *ret_owed = take_pointer(owed);

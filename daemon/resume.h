@@ -24,6 +24,9 @@
 /* Of one member: what it has not heard of, what it has heard of from its old page alone, keys that have
  * failed. */
 #define MAX_REPORTS (3 * STATUS_PAGE_SLOTS)
+/* Of a whole group: resume_decide looks at all of them at once. Each member has its share, but MAX_REPORTS at
+ * most. */
+#define MAX_GROUP_REPORTS (1u << 19)
 
 struct resume {
         uint32_t rank; /* set before resume_decide */

@@ -3,7 +3,7 @@
  *
  * The kernel closes a dying process's descriptors a moment before its pidfd becomes readable. So EOF alone is
  * not the end: the session lingers for 50 ms, and is "disconnected" only if the process outlives that. */
-#include "session.h"
+#include "session-internal.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -17,9 +17,6 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/log.h"
-#include "base/table.h"
-#include "base/turns.h"
-#include "session-page.h"
 #include "session-process.h"
 
 #ifndef SO_PEERPIDFD
@@ -28,57 +25,7 @@
 
 #define OVERFLOW_UID        65534
 #define LINGER_NS           (50 * NS_PER_MS)
-#define MAX_QUEUE_BYTES     (8u << 20)
-#define OUTGOING_BYTES      16384
 #define DESCRIPTORS_CHARGED 2 /* socket and pidfd */
-
-/* Packets that the socket had no room for, one behind another: a client that reads nothing makes many small
- * ones, and its end must not take as many calls of free(). */
-struct outgoing {
-        struct list link;
-        struct charge memory;
-        size_t capacity, begin, end; /* of bytes[]; what lies in [begin, end) is to be sent */
-        uint8_t bytes[];
-};
-
-/* Stands before its bytes. */
-struct parcel {
-        uint32_t n_bytes;
-        int fd; /* -1, or the one descriptor that goes with it, owned */
-        struct charge descriptor;
-};
-
-struct connection {
-        struct session session; /* first: what others see */
-        struct sessions *sessions;
-        int socket, pidfd;
-        uv_poll_t io, death;
-        bool has_io, has_death, is_paused, is_eof, is_closing;
-        uint32_t n_open_handles;
-        struct list outgoing;
-        size_t queued_bytes;
-        struct page_slot *page;
-        struct alarm linger;
-        struct list ready_link, all_link;
-        struct charge connection, descriptors;
-        UT_hash_handle hh;
-};
-
-struct sessions {
-        uv_loop_t *loop;
-        struct quotas *quotas;
-        struct doorbell bell;
-        struct connection *by_id;
-        struct list all;
-        struct turns ready; /* struct connection.ready_link */
-        struct heap lingering;
-        uint32_t n, n_ready;
-        uint64_t last_id;
-};
-
-static struct connection *connection_of(const struct session *session) {
-        return (struct connection *)(void *)(uintptr_t)session;
-}
 
 int sessions_new(struct sessions **ret, uv_loop_t *loop, struct quotas *quotas, const struct doorbell *bell) {
         struct sessions *s = calloc(1, sizeof(*s));
@@ -134,11 +81,9 @@ unsigned int session_take_events(struct session *session) {
         return events;
 }
 
-static void connection_flush(struct connection *c);
 static void connection_on_io(uv_poll_t *handle, int status, int events);
 
-/* What the socket is watched for: reading unless paused or over, writing while something waits. */
-static void connection_watch(struct connection *c) {
+void connection_watch(struct connection *c) {
         int events = 0;
         if (!c->is_paused && !c->is_eof)
                 events |= UV_READABLE;
@@ -252,22 +197,6 @@ static struct connection *connection_new(struct sessions *s, const struct ucred 
 }
 
 /* Takes the first parcel out. */
-static void outgoing_drop(struct outgoing *o) {
-        struct parcel parcel;
-        memcpy(&parcel, o->bytes + o->begin, sizeof(parcel));
-        charge_release(&parcel.descriptor);
-        fd_close(&parcel.fd);
-        o->begin += sizeof(parcel) + parcel.n_bytes;
-}
-
-static void outgoing_free(struct outgoing *o) {
-        while (o->begin < o->end)
-                outgoing_drop(o);
-        charge_release(&o->memory);
-        free(o);
-}
-
-/* In the tables, with both watches running. */
 static bool connection_enter(struct sessions *s, struct connection *c) {
         bool is_in = true;
         if (heap_reserve(&s->lingering, s->n + 1) < 0)
@@ -390,121 +319,6 @@ void session_resume(struct sessions *s, struct session *session) {
         c->is_paused = false;
         connection_watch(c);
         session_mark(s, session, SESSION_RESUMED);
-}
-
-static int errno_of(enum status status) {
-        if (status == STATUS_QUOTA)
-                return -EDQUOT;
-        return status == STATUS_OK ? 0 : -ENOMEM;
-}
-
-/* With room for `n_bytes` at least. */
-static int outgoing_new(struct connection *c, size_t n_bytes, struct outgoing **ret) {
-        size_t capacity = n_bytes > OUTGOING_BYTES ? n_bytes : OUTGOING_BYTES;
-        struct outgoing *o = malloc(sizeof(*o) + capacity);
-        if (!o)
-                return -ENOMEM;
-        *o = (struct outgoing){ .capacity = capacity };
-        list_init(&o->link);
-        int r = errno_of(quota_charge(c->sessions->quotas, &o->memory, c->session.uid, QUOTA_REPLY_BYTES,
-                sizeof(*o) + capacity, NULL));
-        if (r < 0) {
-                free(o);
-                return r;
-        }
-        list_append(&c->outgoing, &o->link);
-        *ret = o;
-        return 0;
-}
-
-/* The last one, or a new one where that has no room. */
-static int outgoing_get(struct connection *c, size_t n_bytes, struct outgoing **ret) {
-        if (!list_is_empty(&c->outgoing)) {
-                *ret = list_entry(c->outgoing.prev, struct outgoing, link);
-                if (n_bytes <= (*ret)->capacity - (*ret)->end)
-                        return 0;
-        }
-        return outgoing_new(c, n_bytes, ret);
-}
-
-static int parcel_take_fd(struct parcel *parcel, struct connection *c, int fd) {
-        int r = errno_of(quota_charge(
-                c->sessions->quotas, &parcel->descriptor, c->session.uid, QUOTA_DESCRIPTORS, 1, NULL));
-        if (r < 0)
-                return r;
-        parcel->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
-        if (parcel->fd >= 0)
-                return 0;
-        charge_release(&parcel->descriptor);
-        return -ENOMEM;
-}
-
-static int connection_queue(
-        struct connection *c, const void *bytes, size_t n_bytes, const int *fds, uint32_t n_fds) {
-        struct parcel parcel = { .n_bytes = (uint32_t)n_bytes, .fd = -1 };
-        struct outgoing *o;
-        if (c->queued_bytes + n_bytes > MAX_QUEUE_BYTES)
-                return -ENOBUFS;
-        int r = n_fds > 0 ? parcel_take_fd(&parcel, c, fds[0]) : 0;
-        if (r == 0)
-                r = outgoing_get(c, sizeof(parcel) + n_bytes, &o);
-        if (r < 0) {
-                charge_release(&parcel.descriptor);
-                fd_close(&parcel.fd);
-                return r;
-        }
-        memcpy(o->bytes + o->end, &parcel, sizeof(parcel));
-        memcpy(o->bytes + o->end + sizeof(parcel), bytes, n_bytes);
-        o->end += sizeof(parcel) + n_bytes;
-        c->queued_bytes += n_bytes;
-        connection_watch(c);
-        return 0;
-}
-
-/* Whether the packet is to be kept: the socket is full, or the kernel is short of memory. What a peer that is
- * gone does not get needs no keeping: its end comes by other ways. */
-static bool must_wait(int r) {
-        return r == -EAGAIN || r == -ENOBUFS || r == -ENOMEM || r == -ETOOMANYREFS;
-}
-
-/* Sends the first parcel; whether it is gone. */
-static bool connection_send_first(struct connection *c, struct outgoing *o) {
-        struct parcel parcel;
-        memcpy(&parcel, o->bytes + o->begin, sizeof(parcel));
-        const uint8_t *bytes = o->bytes + o->begin + sizeof(parcel);
-        if (must_wait(channel_send(c->socket, bytes, parcel.n_bytes, &parcel.fd, parcel.fd >= 0)))
-                return false;
-        c->queued_bytes -= parcel.n_bytes;
-        outgoing_drop(o);
-        return true;
-}
-
-static void connection_flush(struct connection *c) {
-        while (!list_is_empty(&c->outgoing)) {
-                struct outgoing *o = list_entry(c->outgoing.next, struct outgoing, link);
-                while (o->begin < o->end)
-                        if (!connection_send_first(c, o))
-                                return;
-                list_unlink(&o->link);
-                outgoing_free(o);
-        }
-        connection_watch(c);
-        session_mark(c->sessions, &c->session, SESSION_CAUGHT_UP);
-}
-
-bool session_is_behind(const struct session *session) {
-        return !list_is_empty(&connection_of(session)->outgoing);
-}
-
-int session_send(struct sessions *s, struct session *session, const void *bytes, size_t n_bytes,
-        const int *fds, uint32_t n_fds) {
-        struct connection *c = connection_of(session);
-        CHECK(n_fds <= 1);
-        if (c->is_closing)
-                return 0;
-        if (list_is_empty(&c->outgoing) && !must_wait(channel_send(c->socket, bytes, n_bytes, fds, n_fds)))
-                return 0;
-        return connection_queue(c, bytes, n_bytes, fds, n_fds);
 }
 
 /* --- status page --- */

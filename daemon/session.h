@@ -97,8 +97,9 @@ void session_pause(struct session *session);
 void session_resume(struct sessions *s, struct session *session);
 
 /* Sends or queues; what is queued is charged to its user. 0; -ENOBUFS: it reads nothing, the queue is full;
- * -EDQUOT: its user's clients together leave too much unread; -ENOMEM. A peer that is gone is no error: its
- * end comes by other ways. */
+ * -EDQUOT: its user's clients together leave too much unread; -ETOOMANYREFS: too many of the descriptors that
+ * were sent to clients have not been taken; -ENOMEM. A peer that is gone is no error: its end comes by other
+ * ways. */
 int session_send(struct sessions *s, struct session *session, const void *bytes, size_t n_bytes,
         const int *fds, uint32_t n_fds) MUST_USE;
 

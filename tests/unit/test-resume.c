@@ -252,6 +252,43 @@ START_TEST(P18_no_member_tells_more_than_it_can_have) {
 }
 END_TEST
 
+/* Whatever is told, deciding takes a moment: it is done by the one thread that serves everybody. */
+START_TEST(P21_failures_beyond_counting_owe_nothing_alone) {
+        struct table t;
+        table_init(&t, 1);
+        has_failed_before(&t, 0, UINT32_MAX);
+        decide(&t);
+        ck_assert_uint_eq(t.n_owed, 0);
+        table_deinit(&t);
+        table_init(&t, 2);
+        has_failed_before(&t, 0, UINT32_MAX);
+        has_failed_before(&t, 1, UINT32_MAX - 3);
+        decide(&t);
+        ck_assert_uint_eq(t.n_owed, 3);
+        for (uint32_t i = 0; i < 3; i++) {
+                ck_assert(rankset_has(&t.owed[i].debtors, 1));
+                ck_assert(!rankset_has(&t.owed[i].debtors, 0));
+        }
+        table_deinit(&t);
+}
+END_TEST
+
+START_TEST(P21_many_uses_of_one_key_are_decided_soon) {
+        struct table t;
+        table_init(&t, MAX_MEMBERS);
+        for (uint32_t i = 0; i < MAX_REPORTS; i++)
+                for (uint32_t member = 0; member < MAX_MEMBERS; member++)
+                        has(&t, member, i % 2 && member == 0 ? PAGE_DONE : PAGE_BEGUN, i + 1);
+        decide(&t); /* within the time of the test; one by one it takes most of a minute */
+        for (uint32_t i = 0; i < MAX_REPORTS; i++) {
+                const struct page_report *r = &t.members[1]->reports[i];
+                ck_assert_int_eq(r->state, i % 2 ? PAGE_DONE : PAGE_FAILED);
+                ck_assert_int_eq(r->status, i % 2 ? STATUS_OK : STATUS_OUTPUT_LOST);
+        }
+        table_deinit(&t);
+}
+END_TEST
+
 START_TEST(of_an_epoch_that_is_over_only_what_is_done_is_done) {
         struct table t;
         table_init(&t, 2);
@@ -296,4 +333,5 @@ UNIT_MAIN("resume", 10, M1_before_it_was_sealed_all_submit_again,
         P3_a_late_comer_does_not_meet_a_retry_across_a_restart,
         M1_lost_for_one_is_lost_for_all_also_when_tuttid_is_killed_again, P3_debts_are_counted,
         P18_no_member_makes_more_debts_than_are_kept, P18_no_member_tells_more_than_it_can_have,
+        P21_failures_beyond_counting_owe_nothing_alone, P21_many_uses_of_one_key_are_decided_soon,
         of_an_epoch_that_is_over_only_what_is_done_is_done, each_key_by_itself)

@@ -1,5 +1,6 @@
 /* A connection over a socketpair: packets, queueing, death, lingering, the page. */
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -26,7 +27,7 @@ struct fixture {
 };
 
 static const struct quota_limits limits = { .connections = 2,
-        .descriptors = 64,
+        .descriptors = 128,
         .mapped_bytes = 1 << 20,
         .pending = 4,
         .groups = 4,
@@ -130,6 +131,38 @@ START_TEST(G12_replies_queue_while_the_peer_is_slow_and_arrive_whole) {
                 ck_assert_uint_eq((uint8_t)got[n - 1], (uint8_t)i);
                 i++;
         }
+        tear_down(&f);
+}
+END_TEST
+
+/* What nobody takes counts against the limit of tuttid's own process. */
+START_TEST(P18_few_descriptors_are_on_their_way_and_all_arrive) {
+        struct fixture f;
+        static uint8_t bytes[MAX_PACKET_BYTES];
+        set_up(&f);
+        const int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+        const uint32_t n = 120; /* a full socket would hold more than twice as many */
+        for (uint32_t i = 0; i < n; i++)
+                ck_assert_int_eq(session_send(f.sessions, f.session, "x", 2, &null, 1), 0);
+        uint32_t n_fds = 0, n_at_once = 0;
+        for (uint32_t i = 0; i < n;) {
+                struct packet packet;
+                int r = channel_receive(f.peer, bytes, &packet);
+                if (r == -EAGAIN) {
+                        n_at_once = n_at_once ? n_at_once : i;
+                        uv_run(&f.loop, UV_RUN_NOWAIT);
+                        continue;
+                }
+                ck_assert_int_eq(r, 1);
+                n_fds += packet.n_fds;
+                for (uint32_t k = 0; k < packet.n_fds; k++)
+                        close(packet.fds[k]);
+                i++;
+        }
+        ck_assert_uint_eq(n_fds, n);
+        ck_assert_uint_gt(n_at_once, 0);
+        ck_assert_uint_lt(n_at_once, 100);
+        close(null);
         tear_down(&f);
 }
 END_TEST
@@ -404,7 +437,8 @@ START_TEST(P9_done_is_never_seen_before_the_output_nor_of_another_request) {
 END_TEST
 
 UNIT_MAIN("session", 10, it_knows_its_peer, packets_come_in_order_and_reading_can_pause,
-        G12_replies_queue_while_the_peer_is_slow_and_arrive_whole, a_peer_that_reads_nothing_meets_a_limit,
+        G12_replies_queue_while_the_peer_is_slow_and_arrive_whole,
+        P18_few_descriptors_are_on_their_way_and_all_arrive, a_peer_that_reads_nothing_meets_a_limit,
         O4_what_is_queued_is_charged, an_end_of_file_lingers_before_it_counts,
         an_end_of_file_after_a_goodbye_counts_at_once, C2_death_is_seen_by_pidfd_though_the_socket_stays_open,
         P18_connections_are_charged_and_the_limit_is_named,
