@@ -55,8 +55,8 @@ bool kept_take(struct kept *k, const struct half *h, const struct msg_submit *su
         k->state = PAGE_FREE;
         k->collective = 0;
         k->is_repeatable = true;
-        memset(k->entries, 0, n * sizeof(*k->entries));
         for (uint32_t i = 0; i < n; i++) {
+                memset(&k->entries[i], 0, sizeof(*k->entries));
                 half_entry(h, i, &k->entries[i]);
                 k->is_repeatable &= entry_is_kept(h, &k->entries[i], i);
         }
