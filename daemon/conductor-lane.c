@@ -184,7 +184,8 @@ static struct road *road_new(struct conductor *c, const struct meeting *m) {
         return road;
 }
 
-/* What was started there becomes a Start like any other. */
+/* What was started there becomes a Start like any other. When tuttid ends it is left unanswered, as a packet
+ * is that nobody reads any more: its peers may be gone, who had been told DRAINING. */
 static void conductor_pass(struct conductor *c, const struct lane_start *start) {
         struct session *s = session_find(c->house.sessions, start->session);
         const struct request r = { .request = start->request,
@@ -194,7 +195,7 @@ static void conductor_pass(struct conductor *c, const struct lane_start *start) 
                         .epoch = start->epoch,
                         .has_key = start->has_key,
                         .key = start->key } };
-        if (!s)
+        if (!s || c->is_over)
                 return;
         s->on_lane->passed = start->request;
         if (start->request == 0)
