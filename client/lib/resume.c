@@ -265,6 +265,7 @@ void resume_capture(struct tutti *t) {
 
 static bool encode(struct tutti *t, const struct request *request, int fd, struct resume_packet *ret) {
         ret->fd = fd;
+        ret->is_hello = request->type == REQUEST_HELLO;
         return codec_encode_request(request, &t->scratch, t->send_bytes, &ret->n_bytes) == 0;
 }
 
@@ -282,6 +283,7 @@ static bool next_hello(struct tutti *t, struct resume_packet *ret) {
         fd_close(&t->reconnect->pidfd);
         t->reconnect->pidfd = open_fill_hello(t->socket, &request.hello);
         number_again(t, hello);
+        request.hello.may_be_handed_over = true;
         request.request = hello->request;
         return encode(t, &request, t->reconnect->pidfd, ret);
 }
