@@ -3,8 +3,8 @@
  * pages), conductor-devices.c (GPUs), conductor-collective.c (from sealed to told), conductor-queries.c
  * (answers), conductor-rows.c (what is in them), conductor-control.c (what people do), conductor-prepared.c
  * (halves that are kept), conductor-lane.c (what runs without a packet), conductor-lane-session.c (for whom),
- * conductor-fallbacks.c (what was not done as was wished).
- */
+ * conductor-fallbacks.c (what was not done as was wished), conductor-handover.c (connections from one tuttid
+ * to the next). */
 #pragma once
 
 #include "base/arena.h"
@@ -32,6 +32,10 @@
 #define ROWS_A_TURN    32           /* of all answers together: some 60 us */
 #define ROWS_A_MS      64           /* in the long run */
 #define ROWS_AT_ONCE   256          /* after some silence: an answer of so many is not held up */
+
+/* Of a connection from the tuttid before: a client may have as many submissions unfinished as its status page
+ * has slots, and begin them all without reading. */
+#define MAX_DROPPED (4u * STATUS_PAGE_SLOTS)
 
 #define MAX_REPLAYED       64 /* ranks of a collective whose plan is kept */
 #define MAX_REPLAYED_BYTES (4u << 20)
@@ -69,7 +73,7 @@ struct burial {
 struct conductor {
         struct house house;
         uint64_t started_ns, now_ns; /* now: of this turn */
-        bool is_draining, is_over;   /* draining: it is being stopped; over: all sessions have been ended */
+        bool is_draining, is_over;   /* draining: it is being stopped; over: all sessions are ended */
         char drained_by[64];         /* it takes no new groups, by whose wish; "": it does */
         uint64_t drained_ns;
         struct outcome outcome;
@@ -148,6 +152,20 @@ void conductor_drop_query(struct session *s);
 enum status conductor_control(struct conductor *c, struct session *s, const struct msg_control *ask);
 /* An admin, or of the user that tuttid runs as: may drain it. */
 bool conductor_may_control(const struct session *s);
+
+/* Ends a session. */
+void conductor_end_session(struct conductor *c, struct session *s, enum loss loss, const char *why);
+/* The same, and its socket is the caller's. */
+int conductor_end_without_socket(struct conductor *c, struct session *s, enum loss loss, const char *why);
+/* Closes a socket that is no session's (any more). With it closes what the client has sent and nobody has
+ * read, which can block: then the closer does it. */
+void conductor_close_socket(struct conductor *c, uint64_t session, uint32_t uid, int socket);
+/* The same, and ends the connection though others may have the socket too. */
+void conductor_hang_up(struct conductor *c, uint64_t session, uint32_t uid, int socket);
+/* Sessions have come or gone. */
+void conductor_note_users(struct conductor *c);
+/* Until nothing follows from anything any more. */
+void conductor_settle(struct conductor *c);
 
 /* Ends the session at the end of this turn with one last error packet. */
 void conductor_eject(struct conductor *c, struct session *s, enum status status, const char *format, ...)

@@ -185,7 +185,8 @@ static struct road *road_new(struct conductor *c, const struct meeting *m) {
         return road;
 }
 
-/* What was started there becomes a Start like any other. */
+/* What was started there becomes a Start like any other. When tuttid ends it is left unanswered, as a packet
+ * is that nobody reads any more: its peers may be gone, who had been told DRAINING. */
 static void conductor_pass(struct conductor *c, const struct lane_start *start) {
         struct session *s = session_find(c->house.sessions, start->session);
         const struct request r = { .request = start->request,
@@ -197,7 +198,7 @@ static void conductor_pass(struct conductor *c, const struct lane_start *start) 
                         .key = start->key,
                         .has_timeout = start->has_timeout,
                         .timeout_ns = start->timeout_ns } };
-        if (!s)
+        if (!s || c->is_over)
                 return;
         s->on_lane->passed = start->request;
         if (start->request == 0)

@@ -50,6 +50,7 @@ static void conductor_handle_hello(
                         r->hello.min_version > PROTOCOL_MAX ? "tuttid" : "libtutti");
                 return;
         }
+        s->may_be_handed_over = r->hello.may_be_handed_over;
         if (packet->n_fds > 0 && session_take_pidfd(c->house.sessions, s, packet->fds[0]))
                 packet->fds[0] = -1;
         conductor_welcome(c, s, r);
@@ -292,12 +293,24 @@ void conductor_close_strangers(struct conductor *c, struct session *s, struct pa
         }
 }
 
+/* What the client said to the tuttid before, until it has read that this is another one. Its descriptors are
+ * nobody's. */
+static void conductor_drop_packet(struct conductor *c, struct session *s) {
+        if (++s->n_dropped > MAX_DROPPED)
+                conductor_eject(c, s, STATUS_LIMIT,
+                        "it was handed over by the tuttid before, and of %u packets none says hello",
+                        MAX_DROPPED);
+}
+
 void conductor_handle_packet(struct conductor *c, struct session *s, struct packet *packet) {
         struct request request;
         c->work += PACKET_WORK;
         arena_reset(&c->request_arena);
         int r = codec_decode_request(c->in, packet->n_bytes, &c->request_arena, &request);
-        if (r < 0)
+        bool is_hello = r == 0 && request.request != 0 && request.type == REQUEST_HELLO;
+        if (s->is_kept && !s->is_greeted && !is_hello)
+                conductor_drop_packet(c, s);
+        else if (r < 0)
                 conductor_eject(c, s, r == -E2BIG ? STATUS_LIMIT : STATUS_INVALID,
                         r == -E2BIG ? "a packet of %zu bytes unpacks to more than the protocol allows"
                                     : "a packet of %zu bytes is no request of the protocol",

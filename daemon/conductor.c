@@ -103,7 +103,7 @@ void conductor_eject(struct conductor *c, struct session *s, enum status status,
 }
 
 /* While sessions of several users exist, none may hold all workers. */
-static void conductor_note_users(struct conductor *c) {
+void conductor_note_users(struct conductor *c) {
         uint32_t uids[2], n = 0;
         for (const struct session *s = sessions_next(c->house.sessions, NULL); s && n < 2;
                 s = sessions_next(c->house.sessions, s))
@@ -113,10 +113,12 @@ static void conductor_note_users(struct conductor *c) {
         workers_set_shared(c->house.workers, n > 1);
 }
 
-/* Closes a connection's socket. With it closes what the client has sent and nobody has read, which can block:
- * then the closer does it. */
-static void conductor_hang_up(struct conductor *c, uint64_t session, uint32_t uid, int socket) {
+void conductor_hang_up(struct conductor *c, uint64_t session, uint32_t uid, int socket) {
         shutdown(socket, SHUT_RDWR); /* from here on nothing more can come */
+        conductor_close_socket(c, session, uid, socket);
+}
+
+void conductor_close_socket(struct conductor *c, uint64_t session, uint32_t uid, int socket) {
         if (!channel_holds_fds(socket)) {
                 close(socket);
                 return;
@@ -128,7 +130,7 @@ static void conductor_hang_up(struct conductor *c, uint64_t session, uint32_t ui
         (void)status; /* a charge that fails closes it all the same */
 }
 
-static void conductor_end_session(struct conductor *c, struct session *s, enum loss loss, const char *why) {
+int conductor_end_without_socket(struct conductor *c, struct session *s, enum loss loss, const char *why) {
         c->work += END_WORK;
         if (s->assembly) /* nothing in it is leased yet */
                 rendezvous_half_free(c->house.rendezvous, s->assembly);
@@ -147,13 +149,17 @@ static void conductor_end_session(struct conductor *c, struct session *s, enum l
         buffers_end_session(c->house.buffers, s->id, &c->chores);
         results_end_session(c->house.results, s->id, &c->chores);
         signals_end_session(c->house.signals, s->id, &c->chores);
-        uint64_t id = s->id;
-        uint32_t uid = s->uid;
         int socket = session_take_socket(s);
         conductor_end_lane(c, s);
         session_close(c->house.sessions, s);
-        conductor_hang_up(c, id, uid, socket);
         conductor_note_users(c);
+        return socket;
+}
+
+void conductor_end_session(struct conductor *c, struct session *s, enum loss loss, const char *why) {
+        uint64_t id = s->id;
+        uint32_t uid = s->uid;
+        conductor_hang_up(c, id, uid, conductor_end_without_socket(c, s, loss, why));
 }
 
 static void conductor_end_ejected(struct conductor *c, struct session *s) {
@@ -335,7 +341,7 @@ void conductor_settle_outcome(struct conductor *c) {
 }
 
 /* Until nothing follows from anything any more: telling can eject, ejecting can end collectives. */
-static void conductor_settle(struct conductor *c) {
+void conductor_settle(struct conductor *c) {
         struct list *it;
         for (;;) {
                 conductor_settle_outcome(c);
@@ -540,16 +546,4 @@ void conductor_drain(struct conductor *c, uint64_t now_ns) {
 bool conductor_is_idle(const struct conductor *c) {
         return c->n_running == 0 && engine_n_open(c->house.engine) == 0 &&
                workers_n_open(c->house.workers) == 0;
-}
-
-void conductor_end_all(struct conductor *c, uint64_t now_ns) {
-        struct session *s;
-        c->now_ns = now_ns;
-        c->is_over = true;
-        while ((s = sessions_next(c->house.sessions, NULL))) {
-                conductor_end_session(c, s, LOSS_DISCONNECTED, "tuttid is ending");
-                conductor_settle(c);
-        }
-        conductor_give_back(c, UINT32_MAX);
-        conductor_settle(c);
 }

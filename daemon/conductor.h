@@ -21,6 +21,7 @@
 #include "recorder.h"
 #include "rendezvous.h"
 #include "result.h"
+#include "service.h"
 #include "session.h"
 #include "signals.h"
 #include "stats.h"
@@ -45,7 +46,8 @@ struct house {
         struct backend *backend;
         struct recorder *recorder;
         struct stats *stats;
-        const char *unconfined; /* why tuttid is not confined; NULL or "": it is */
+        struct service *service; /* NULL: nobody keeps connections for the next tuttid */
+        const char *unconfined;  /* why tuttid is not confined; NULL or "": it is */
 };
 
 int conductor_new(struct conductor **ret, const struct house *house, uint64_t now_ns) MUST_USE;
@@ -67,5 +69,9 @@ void conductor_reconfigured(struct conductor *c, uint64_t now_ns);
 void conductor_drain(struct conductor *c, uint64_t now_ns);
 /* Whether nothing is under way any more. */
 bool conductor_is_idle(const struct conductor *c);
-/* Ends all sessions. */
+/* Ends all sessions. Where nothing is under way any more, connections go to the next tuttid that can go
+ * there.
+ */
 void conductor_end_all(struct conductor *c, uint64_t now_ns);
+/* Takes in the connections that come from the tuttid before. */
+void conductor_take_kept(struct conductor *c, uint64_t now_ns);

@@ -372,6 +372,8 @@ static int daemon_build_listener(struct daemon *d) {
                 .passed_on = passed_on < 0 ? -1 : passed_on,
                 .is_kept_alive = service_is_managed(d->service) };
         int r = listener_new(&d->house.listener, &d->loop, &setting, d->why, sizeof(d->why));
+        if (r == 0)
+                service_claim_connections(d->service, d->config->socket);
         if (r == 0 && passed_on < 0)
                 service_keep(d->service, listener_socket(d->house.listener));
         return r;
@@ -418,9 +420,12 @@ static int daemon_build(struct daemon *d) {
         daemon_ask_for_short_slices();
         confine(d->config->confine, d->unconfined); /* nobody was let in yet */
         d->house.unconfined = d->unconfined;
+        d->house.service = d->service;
         r = conductor_new(&d->conductor, &d->house, clock_now_ns());
         if (r < 0)
                 log_error("cannot start: %s", strerror(-r));
+        else
+                conductor_take_kept(d->conductor, clock_now_ns());
         return r;
 }
 

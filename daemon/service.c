@@ -2,26 +2,37 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/log.h"
 
 #define FIRST_PASSED_FD 3 /* SD_LISTEN_FDS_START */
-#define MAX_PASSED      16
+#define MAX_PASSED      65536
 #define KEPT_NAME       "tuttid"
+#define CONNECTION_NAME "connection"
+#define WAIT_MS         100
+#define HEARD_MS        500
+
+struct descriptors {
+        int *fds; /* -1 where taken */
+        uint32_t n;
+};
 
 struct service {
         int notify; /* -1: nobody listens */
         uint64_t watchdog_ns;
-        int passed[MAX_PASSED];
-        uint32_t n_passed;
+        struct descriptors passed, connections;
 };
 
 DEFINE_CLEANUP(struct service, service_free)
@@ -74,13 +85,33 @@ static void find_manager(struct service *s) {
                 s->watchdog_ns = number_of("WATCHDOG_USEC") * 1000;
 }
 
-static void find_passed(struct service *s) {
+/* Names stand in a line, with colons between them; what has none is a socket to listen at. */
+static bool next_is_connection(const char **names) {
+        const size_t n = strcspn(*names, ":");
+        bool is = n == strlen(CONNECTION_NAME) && strncmp(*names, CONNECTION_NAME, n) == 0;
+        *names += n + ((*names)[n] == ':');
+        return is;
+}
+
+static int find_passed(struct service *s) {
+        const char *names = getenv("LISTEN_FDNAMES");
         unsigned long long n = is_for_us("LISTEN_PID") ? number_of("LISTEN_FDS") : 0;
-        for (unsigned int i = 0; i < n && i < MAX_PASSED; i++) {
+        if (n == 0)
+                return 0;
+        if (n > MAX_PASSED)
+                n = MAX_PASSED;
+        s->passed.fds = calloc(n, sizeof(int));
+        s->connections.fds = calloc(n, sizeof(int));
+        if (!s->passed.fds || !s->connections.fds)
+                return -ENOMEM;
+        names = names ? names : "";
+        for (unsigned int i = 0; i < n; i++) {
                 int fd = FIRST_PASSED_FD + (int)i;
+                struct descriptors *d = next_is_connection(&names) ? &s->connections : &s->passed;
                 if (fcntl(fd, F_SETFD, FD_CLOEXEC) == 0)
-                        s->passed[s->n_passed++] = fd;
+                        d->fds[d->n++] = fd;
         }
+        return 0;
 }
 
 int service_new(struct service **ret) {
@@ -91,18 +122,26 @@ int service_new(struct service **ret) {
                 return -ENOMEM;
         s->notify = -1;
         find_manager(s);
-        find_passed(s);
+        int r = find_passed(s);
+        if (r < 0)
+                return r;
         for (size_t i = 0; i < ARRAY_SIZE(ours); i++)
                 unsetenv(ours[i]);
         *ret = take_pointer(s);
         return 0;
 }
 
+static void close_all(struct descriptors *d) {
+        for (uint32_t i = 0; i < d->n; i++)
+                fd_close(&d->fds[i]);
+        free(d->fds);
+}
+
 void service_free(struct service *s) {
         if (!s)
                 return;
-        for (uint32_t i = 0; i < s->n_passed; i++)
-                fd_close(&s->passed[i]);
+        close_all(&s->passed);
+        close_all(&s->connections);
         fd_close(&s->notify);
         free(s);
 }
@@ -123,34 +162,54 @@ static int option_of(int fd, int option) {
         return getsockopt(fd, SOL_SOCKET, option, &value, &size) < 0 ? -1 : value;
 }
 
+static bool is_of_packets(int fd) {
+        return option_of(fd, SO_DOMAIN) == AF_UNIX && option_of(fd, SO_TYPE) == SOCK_SEQPACKET;
+}
+
+/* Where it is bound; "": nowhere. */
+static void own_address(int fd, struct sockaddr_un *ret) {
+        socklen_t size = sizeof(*ret) - 1; /* stays terminated */
+        *ret = (struct sockaddr_un){ 0 };
+        if (getsockname(fd, (struct sockaddr *)ret, &size) < 0)
+                ret->sun_path[0] = '\0';
+}
+
 /* Whether it listens for us at `path`; what it is instead in `what`. */
 static bool is_our_socket(int fd, const char *path, char *what, size_t what_bytes) {
-        struct sockaddr_un address = { 0 };
-        socklen_t size = sizeof(address) - 1; /* stays terminated */
-        if (option_of(fd, SO_DOMAIN) != AF_UNIX || option_of(fd, SO_TYPE) != SOCK_SEQPACKET ||
-                option_of(fd, SO_ACCEPTCONN) != 1) {
+        struct sockaddr_un address;
+        if (!is_of_packets(fd) || option_of(fd, SO_ACCEPTCONN) != 1) {
                 snprintf(what, what_bytes, "not a listening socket of packets (ListenSequentialPacket=)");
                 return false;
         }
-        if (getsockname(fd, (struct sockaddr *)&address, &size) < 0)
-                address.sun_path[0] = '\0';
+        own_address(fd, &address);
         snprintf(what, what_bytes, "bound to \"%s\"", address.sun_path);
         return strcmp(address.sun_path, path) == 0;
 }
 
+/* What was accepted at `path` has its address. */
+static bool is_our_connection(int fd, const char *path) {
+        struct sockaddr_un own, peer;
+        socklen_t size = sizeof(peer);
+        if (!is_of_packets(fd) || option_of(fd, SO_ACCEPTCONN) != 0 ||
+                getpeername(fd, (struct sockaddr *)&peer, &size) < 0)
+                return false;
+        own_address(fd, &own);
+        return strcmp(own.sun_path, path) == 0;
+}
+
 int service_take_socket(struct service *s, const char *path, char *why, size_t why_bytes) {
         char what[160];
-        for (uint32_t i = 0; i < s->n_passed; i++)
-                if (is_our_socket(s->passed[i], path, what, sizeof(what))) {
-                        int r = fd_set_nonblock(s->passed[i]);
+        for (uint32_t i = 0; i < s->passed.n; i++)
+                if (is_our_socket(s->passed.fds[i], path, what, sizeof(what))) {
+                        int r = fd_set_nonblock(s->passed.fds[i]);
                         if (r < 0) {
                                 snprintf(why, why_bytes, "the socket that was passed on cannot be used: %s",
                                         strerror(-r));
                                 return r;
                         }
-                        return fd_take(&s->passed[i]);
+                        return fd_take(&s->passed.fds[i]);
                 }
-        if (s->n_passed == 0)
+        if (s->passed.n == 0)
                 return -ENOENT;
         snprintf(why, why_bytes,
                 "the socket that was passed on is %s, the configuration says daemon.socket = %s; make the "
@@ -162,27 +221,51 @@ int service_take_socket(struct service *s, const char *path, char *why, size_t w
 
 /* --- telling --- */
 
-static void send_text(const struct service *s, const char *text, int fd) {
+/* 0 or negative errno. */
+static int send_message(const struct service *s, const char *text, const int *fds, uint32_t n_fds) {
         union {
                 struct cmsghdr header;
-                char bytes[CMSG_SPACE(sizeof(int))];
+                char bytes[CMSG_SPACE(SERVICE_MAX_CONNECTIONS * sizeof(int))];
         } control = { 0 };
         struct iovec iov = { .iov_base = (char *)text, .iov_len = strlen(text) };
         struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
-        if (s->notify < 0)
-                return;
-        if (fd >= 0) {
+        CHECK(n_fds <= SERVICE_MAX_CONNECTIONS);
+        if (n_fds > 0) {
                 msg.msg_control = control.bytes;
-                msg.msg_controllen = sizeof(control.bytes);
+                msg.msg_controllen = CMSG_SPACE(n_fds * sizeof(int));
                 struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
                 c->cmsg_level = SOL_SOCKET;
                 c->cmsg_type = SCM_RIGHTS;
-                c->cmsg_len = CMSG_LEN(sizeof(fd));
-                memcpy(CMSG_DATA(c), &fd, sizeof(fd));
+                c->cmsg_len = CMSG_LEN(n_fds * sizeof(int));
+                memcpy(CMSG_DATA(c), fds, n_fds * sizeof(int));
         }
-        if (sendmsg(s->notify, &msg, MSG_NOSIGNAL) < 0)
-                log_warning("the service manager cannot be told %.*s: %s", (int)strcspn(text, "\n"), text,
-                        strerror(errno));
+        return sendmsg(s->notify, &msg, MSG_NOSIGNAL) < 0 ? -errno : 0;
+}
+
+static void warn_untold(const char *text, int r) {
+        log_warning(
+                "the service manager cannot be told %.*s: %s", (int)strcspn(text, "\n"), text, strerror(-r));
+}
+
+static void send_text(const struct service *s, const char *text, int fd) {
+        if (s->notify < 0)
+                return;
+        int r = send_message(s, text, &fd, fd >= 0);
+        if (r < 0)
+                warn_untold(text, r);
+}
+
+/* For what must be known to have arrived: a manager that is behind is waited for a little. */
+static bool send_surely(const struct service *s, const char *text, const int *fds, uint32_t n_fds) {
+        struct pollfd room = { .fd = s->notify, .events = POLLOUT };
+        if (s->notify < 0)
+                return false;
+        int r = send_message(s, text, fds, n_fds);
+        if (r == -EAGAIN && poll(&room, 1, WAIT_MS) > 0)
+                r = send_message(s, text, fds, n_fds);
+        if (r < 0)
+                warn_untold(text, r);
+        return r == 0;
 }
 
 void service_tell(struct service *s, const char *format, ...) {
@@ -197,4 +280,62 @@ void service_tell(struct service *s, const char *format, ...) {
 /* Named, so that `systemctl status` and whoever is started next can tell what it is. */
 void service_keep(struct service *s, int fd) {
         send_text(s, "FDSTORE=1\nFDNAME=" KEPT_NAME "\n", fd);
+}
+
+/* --- connections --- */
+
+/* Whether the manager has read all that it was told, within a while: unread messages are still ours. */
+static bool is_heard(const struct service *s) {
+        static const struct timespec step = { .tv_nsec = 1000000 };
+        int n_bytes = 0;
+        for (int i = 0; i < HEARD_MS; i++) {
+                if (ioctl(s->notify, SIOCOUTQ, &n_bytes) < 0 || n_bytes == 0)
+                        return n_bytes == 0;
+                nanosleep(&step, NULL);
+        }
+        return false;
+}
+
+static void hang_up_all(struct descriptors *d) {
+        for (uint32_t i = 0; i < d->n; i++) {
+                shutdown(d->fds[i], SHUT_RDWR); /* the manager has them too */
+                fd_close(&d->fds[i]);
+        }
+        d->n = 0;
+}
+
+static void close_strangers(struct descriptors *d, const char *path) {
+        uint32_t n_ours = 0;
+        for (uint32_t i = 0; i < d->n; i++)
+                if (is_our_connection(d->fds[i], path))
+                        d->fds[n_ours++] = d->fds[i];
+                else
+                        fd_close(&d->fds[i]);
+        if (n_ours < d->n)
+                log_warning("of %u descriptors that were passed on as connections %u are none to %s, and "
+                            "were closed",
+                        d->n, d->n - n_ours, path);
+        d->n = n_ours;
+}
+
+/* What the manager kept beside us would look alive to its client after our death: the next tuttid would have
+ * it, and think that its client has been told. */
+void service_claim_connections(struct service *s, const char *path) {
+        struct descriptors *d = &s->connections;
+        if (d->n == 0)
+                return;
+        close_strangers(d, path);
+        if (!send_surely(s, "FDSTOREREMOVE=1\nFDNAME=" CONNECTION_NAME "\n", NULL, 0) || !is_heard(s)) {
+                log_warning("the service manager does not let go of %u connections, which were closed", d->n);
+                hang_up_all(d);
+        }
+}
+
+int service_take_connection(struct service *s) {
+        struct descriptors *d = &s->connections;
+        return d->n > 0 ? fd_take(&d->fds[--d->n]) : -1;
+}
+
+bool service_keep_connections(struct service *s, const int *sockets, uint32_t n) {
+        return send_surely(s, "FDSTORE=1\nFDNAME=" CONNECTION_NAME "\n", sockets, n);
 }

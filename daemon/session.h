@@ -38,12 +38,14 @@ enum session_event {
 
 struct session {
         uint64_t id;
-        uint32_t uid, pid;    /* pid 0: not visible from here */
-        bool is_greeted;      /* hello was answered */
-        bool is_leaving;      /* it said goodbye: EOF needs no explanation, and does not linger */
-        char process[32];     /* the program's name, as it says */
-        struct viewer viewer; /* what it may see; is_admin is the conductor's to say */
-        unsigned int events;  /* enum session_event; taken with session_take_events */
+        uint32_t uid, pid; /* pid 0: not visible from here */
+        bool is_greeted;   /* hello was answered */
+        bool is_leaving;   /* it said goodbye: EOF needs no explanation, and does not linger */
+        bool is_kept;      /* its connection is of the tuttid before: until hello it is spoken to that one */
+        bool may_be_handed_over; /* its client knows what to do when the next tuttid has it */
+        char process[32];        /* the program's name, as it says */
+        struct viewer viewer;    /* what it may see; is_admin is the conductor's to say */
+        unsigned int events;     /* enum session_event; taken with session_take_events */
         /* The conductor's notes on this connection. */
         struct half *assembly; /* a submission whose parts are coming */
         uint32_t n_assembled;
@@ -52,6 +54,7 @@ struct session {
         struct list prepared;  /* struct prepared.link: what it may start again */
         struct lane *lane;     /* NULL: it has not asked for one */
         struct lane_answer *on_lane; /* what became of what it last started there; with the lane */
+        uint32_t n_dropped;          /* packets for the tuttid before */
         uint64_t discarded;          /* request whose further parts are ignored; 0: none */
         /* A submission that waits for an import, or whose many entries are looked at in slices; reading
          * stands still. */

@@ -127,14 +127,23 @@ static bool is_of_a_stop(const struct reply *reply) {
         return reply->status == STATUS_DRAINING && (!reply->error || reply->error->field != FIELD_GROUP);
 }
 
-const char *dispatch_reply(struct tutti *t, const struct reply *reply, struct packet *packet) {
-        if (reply->request == 0) {
-                if (reply->status == STATUS_OK) /* they would end everything under way with OK */
-                        return "last words without a reason";
-                failure_unref(t->last_words);
-                t->last_words = failure_of(reply);
+/* What answers no request. */
+static const char *take_last_words(struct tutti *t, const struct reply *reply) {
+        if (reply->status == STATUS_OK && reply->type == REPLY_HAND_OVER) {
+                if (!reconnect_take_over(t))
+                        connection_lose(t, "");
                 return NULL;
         }
+        if (reply->status == STATUS_OK) /* they would end everything under way with OK */
+                return "last words without a reason";
+        failure_unref(t->last_words);
+        t->last_words = failure_of(reply);
+        return NULL;
+}
+
+const char *dispatch_reply(struct tutti *t, const struct reply *reply, struct packet *packet) {
+        if (reply->request == 0)
+                return take_last_words(t, reply);
         if (reply->request >= t->next_request)
                 return "an answer to a request that was never made";
         struct call *call = find_call(t, reply->request);

@@ -204,9 +204,10 @@ int open_fill_hello(int socket, struct msg_hello *ret) {
         return pidfd;
 }
 
-static enum status greet(struct tutti *t, const char *path, struct error *err) {
+static enum status greet(struct tutti *t, const char *path, double reconnect, struct error *err) {
         struct request request = { .type = REQUEST_HELLO };
         CLEANUP_FD int pidfd = open_fill_hello(t->socket, &request.hello);
+        request.hello.may_be_handed_over = reconnect > 0;
         struct call call;
         call_init(&call, CALL_WELCOME);
         enum status status = send_request(t, &request, &call, pidfd, err);
@@ -257,7 +258,7 @@ static enum status open_path(const char *path, double reconnect, struct tutti **
         const char *prepared = secure_getenv("TUTTI_PREPARED");
         waiting_init(&t->lane.waiting, yield_ns);
         t->halves.is_off = prepared && strcmp(prepared, "0") == 0;
-        status = greet(t, path, err);
+        status = greet(t, path, reconnect, err);
         if (status == STATUS_OK) /* only now: a tuttid that ends before is none */
                 status = reconnect_new(t, path, reconnect, err);
         if (status == STATUS_OK)

@@ -123,6 +123,44 @@ static void hold_all(struct tutti *t) {
                 list_entry(it, struct tutti_group, node)->is_back = false;
 }
 
+/* The next step is due soon: whoever waits, here or on tutti_fd, is to take it. */
+static void call_for_a_step(struct tutti *t, uint64_t now) {
+        timer_set(t, now + TRY_NS);
+        atomic_store(&t->reconnect->has_work, true);
+        ring(t);
+}
+
+/* The socket is no use any more. */
+static void go_away(struct tutti *t, uint64_t now) {
+        struct reconnect *r = t->reconnect;
+        r->link = LINK_AWAY;
+        r->next_try_ns = now;
+        shutdown(t->socket, SHUT_RDWR);
+        epoll_ctl(t->epoll, EPOLL_CTL_DEL, t->socket, NULL);
+}
+
+/* What was of the tuttid that has ended, whichever way the next one is reached. */
+static void let_go(struct tutti *t) {
+        struct reconnect *r = t->reconnect;
+        r->is_draining = false;
+        r->n_ends++;
+        r->sending = NULL;
+        r->n_sent = 0;
+        end_leaves(t);
+        forget_all(t);
+        recall_forget_all(t);
+        lane_let_go(t);
+        resume_capture(t);
+        connection_drop_page(t);
+        end_what_is_not_asked_again(t);
+        hold_all(t);
+}
+
+static void set_limit(struct reconnect *r, uint64_t now) {
+        if (r->link == LINK_UP)
+                r->give_up_ns = now + (uint64_t)(r->seconds * NS_PER_S);
+}
+
 bool reconnect_begin(struct tutti *t, const char **why_not) {
         struct reconnect *r = t->reconnect;
         if (!r)
@@ -135,37 +173,46 @@ bool reconnect_begin(struct tutti *t, const char **why_not) {
                 return false;
         }
         uint64_t now = clock_now_ns();
-        if (r->link == LINK_UP)
-                r->give_up_ns = now + (uint64_t)(r->seconds * NS_PER_S);
-        r->link = LINK_AWAY;
-        r->is_draining = false;
-        r->n_ends++;
-        r->sending = NULL;
-        r->n_sent = 0;
-        r->next_try_ns = now;
-        shutdown(t->socket, SHUT_RDWR);
-        epoll_ctl(t->epoll, EPOLL_CTL_DEL, t->socket, NULL);
-        end_leaves(t);
-        forget_all(t);
-        recall_forget_all(t);
-        lane_let_go(t);
-        resume_capture(t);
-        connection_drop_page(t);
-        end_what_is_not_asked_again(t);
-        hold_all(t);
-        timer_set(t, now + TRY_NS);
-        atomic_store(&r->has_work, true);
-        ring(t);
+        set_limit(r, now);
+        go_away(t, now);
+        let_go(t);
+        call_for_a_step(t, now);
+        return true;
+}
+
+/* --- handed over --- */
+
+static void prepare_greeting(struct reconnect *r) {
+        r->link = LINK_GREETING;
+        call_deinit(&r->hello);
+        call_init(&r->hello, CALL_WELCOME);
+        r->hello.is_held = true;
+}
+
+/* A tuttid that has not welcomed us has nothing to hand over. Whose server the socket leads to is not looked
+ * at again (open_check_server): SO_PEERCRED keeps naming whoever made the listening socket, whom we trusted;
+ * the tuttid that has this end now has it from there. */
+bool reconnect_take_over(struct tutti *t) {
+        struct reconnect *r = t->reconnect;
+        bool is_welcome = r && (r->link == LINK_UP || (r->hello.is_ended && r->hello.status == STATUS_OK));
+        if (!is_welcome || find_obstacle(t))
+                return false;
+        uint64_t now = clock_now_ns();
+        set_limit(r, now);
+        let_go(t);
+        prepare_greeting(r);
+        call_for_a_step(t, now);
         return true;
 }
 
 /* --- what may be sent --- */
 
+/* Nothing goes before the hello, which is sent under `sending` and not by whoever reads that it is due. */
 bool reconnect_may_send(const struct tutti *t, const struct call *call) {
         const struct reconnect *r = t->reconnect;
         if (!r)
                 return true;
-        if (r->link == LINK_AWAY)
+        if (r->link == LINK_AWAY || r->hello.is_held)
                 return false;
         if (!call)
                 return true;
@@ -255,10 +302,7 @@ static void try_to_connect(struct tutti *t) {
                         try_later(t, now);
                 return;
         }
-        r->link = LINK_GREETING;
-        call_deinit(&r->hello);
-        call_init(&r->hello, CALL_WELCOME);
-        r->hello.is_held = true;
+        prepare_greeting(r);
         timer_set(t, r->give_up_ns);
 }
 
@@ -280,6 +324,30 @@ static void look_at_greeting(struct tutti *t) {
         fd_close(&r->timer);
 }
 
+static void connect_instead(struct tutti *t) {
+        uint64_t now = clock_now_ns();
+        pthread_mutex_lock(&t->lock);
+        if (!t->is_lost && t->reconnect->link == LINK_GREETING) {
+                call_drop(t, &t->reconnect->hello);
+                go_away(t, now);
+                call_for_a_step(t, now);
+        }
+        pthread_mutex_unlock(&t->lock);
+}
+
+/* A socket that was handed over can be full of what was sent before, which nobody reads for a while: a new
+ * one is better than waiting. Under `sending`. */
+static bool send_hello(struct tutti *t, const struct resume_packet *packet) {
+        int r = channel_send(t->socket, t->send_bytes, packet->n_bytes, &packet->fd, packet->fd >= 0);
+        if (r == -EAGAIN) {
+                connect_instead(t);
+                return false;
+        }
+        if (r < 0) /* again, for there may be last words */
+                send_bytes(t, packet->n_bytes, packet->fd);
+        return r == 0;
+}
+
 /* Under `sending`. */
 static void send_all(struct tutti *t) {
         struct resume_packet packet;
@@ -290,7 +358,10 @@ static void send_all(struct tutti *t) {
                 pthread_mutex_unlock(&t->lock);
                 if (!is_any)
                         return;
-                send_bytes(t, packet.n_bytes, packet.fd);
+                if (!packet.is_hello)
+                        send_bytes(t, packet.n_bytes, packet.fd);
+                else if (!send_hello(t, &packet))
+                        return;
         }
 }
 

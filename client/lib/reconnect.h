@@ -1,8 +1,9 @@
 /* Going on after tuttid has ended (P9), where the connection was opened so.
  *
  *   UP --the socket ends--> AWAY --connected, hello sent--> GREETING --welcome--> UP
- *                            ^ +--too long--> lost            |
- *                            +--------the socket ends---------+
+ *   |                        ^ +--too long--> lost          ^ |
+ *   |                        +--------the socket ends-------|-+
+ *   +--handed over: hello sent on the same socket-----------+
  *
  * There is no hidden thread: whoever waits, tests, dispatches or starts something takes a step
  * (reconnect_go_on). Meanwhile requests are held. When a new tuttid is there it gets, in this order: hello;
@@ -59,7 +60,11 @@ void reconnect_free(struct tutti *t);
 /* The socket has ended: true when what is under way is held until tuttid is back. Otherwise *why_not is set,
  * where it was asked for. Under `lock`. */
 bool reconnect_begin(struct tutti *t, const char **why_not);
-/* Whether a call may be sent now; otherwise it is held. Under `lock`. */
+/* tuttid ends and has left the socket to the next one (docs/protocol.md, "After a restart"): true when what
+ * is under way is held and hello will be said on it. false: it is of no use, and is to be given up. Under
+ * `lock`. */
+bool reconnect_take_over(struct tutti *t) MUST_USE;
+/* Whether a call may be sent now (NULL: one that nobody waits for); otherwise it is held. Under `lock`. */
 bool reconnect_may_send(const struct tutti *t, const struct call *call);
 /* tuttid is being stopped and did not take this call: true when it is held. Under `lock`. */
 bool reconnect_hold(struct tutti *t, struct call *call);
@@ -87,6 +92,7 @@ void resume_capture(struct tutti *t);
 struct resume_packet {
         size_t n_bytes;
         int fd; /* borrowed; -1: none */
+        bool is_hello;
 };
 bool resume_next_packet(struct tutti *t, struct resume_packet *ret);
 /* The answer to a group's resuming Join has come. */

@@ -55,8 +55,8 @@ bool kept_take(struct kept *k, const struct half *h, const struct msg_submit *su
         k->state = PAGE_FREE;
         k->collective = 0;
         k->is_repeatable = true;
-        memset(k->entries, 0, n * sizeof(*k->entries));
         for (uint32_t i = 0; i < n; i++) {
+                memset(&k->entries[i], 0, sizeof(*k->entries));
                 half_entry(h, i, &k->entries[i]);
                 k->is_repeatable &= entry_is_kept(h, &k->entries[i], i);
         }
@@ -265,6 +265,7 @@ void resume_capture(struct tutti *t) {
 
 static bool encode(struct tutti *t, const struct request *request, int fd, struct resume_packet *ret) {
         ret->fd = fd;
+        ret->is_hello = request->type == REQUEST_HELLO;
         return codec_encode_request(request, &t->scratch, t->send_bytes, &ret->n_bytes) == 0;
 }
 
@@ -282,6 +283,7 @@ static bool next_hello(struct tutti *t, struct resume_packet *ret) {
         fd_close(&t->reconnect->pidfd);
         t->reconnect->pidfd = open_fill_hello(t->socket, &request.hello);
         number_again(t, hello);
+        request.hello.may_be_handed_over = true;
         request.request = hello->request;
         return encode(t, &request, t->reconnect->pidfd, ret);
 }

@@ -3,6 +3,8 @@
 #include "lib/reconnect.h"
 #include "wire/codec.h"
 
+#define LOOK_AGAIN_MS 100
+
 /* --- numbers --- */
 
 static enum status say_lost(const struct tutti *t, struct error *err) {
@@ -64,15 +66,26 @@ enum status send_number_submission(
 
 /* --- packets --- */
 
-/* tuttid may be unable to read before we have: so we take in while we wait for room. */
+/* Whether what is being sent is of any use: not when tuttid is away, or has handed the socket over. */
+static bool has_reader(struct tutti *t) {
+        pthread_mutex_lock(&t->lock);
+        bool has = !t->is_lost && reconnect_may_send(t, NULL);
+        pthread_mutex_unlock(&t->lock);
+        return has;
+}
+
+/* tuttid may be unable to read before we have: so we take in while we wait for room. What another thread
+ * takes in just before we sleep does not wake us, and a socket that was handed over may stay full: so we look
+ * again. */
 static bool wait_for_room(struct tutti *t) {
         struct pollfd fds = { .fd = t->socket, .events = POLLIN | POLLOUT };
-        poll(&fds, 1, -1);
+        if (!has_reader(t))
+                return false;
+        poll(&fds, 1, reconnect_is_on(t) ? LOOK_AGAIN_MS : -1);
         pthread_mutex_lock(&t->lock);
         connection_take_in(t);
-        bool is_there = !t->is_lost && reconnect_has_socket(t);
         pthread_mutex_unlock(&t->lock);
-        return is_there;
+        return has_reader(t);
 }
 
 bool send_has_room(struct tutti *t, int seconds) {

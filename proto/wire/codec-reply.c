@@ -329,6 +329,7 @@ static int body_in(const Tutti__V1__Reply *m, struct arena *arena, struct reply 
                 ret->type = REPLY_LANE;
                 ret->lane = (struct msg_lane){ m->lane->n_descriptors, m->lane->n_slots };
                 return 0;
+        case TUTTI__V1__REPLY__BODY_HAND_OVER: ret->type = REPLY_HAND_OVER; return 0;
         case TUTTI__V1__REPLY__BODY_PREPARED:
         case TUTTI__V1__REPLY__BODY__NOT_SET:
         case _TUTTI__V1__REPLY__BODY__CASE_IS_INT_SIZE: break;
@@ -364,6 +365,7 @@ union body_box {
         Tutti__V1__Signals signals;
         Tutti__V1__Launched launched;
         Tutti__V1__Lane lane;
+        Tutti__V1__HandOver hand_over;
         struct rows_box rows;
 };
 
@@ -412,6 +414,11 @@ static bool body_out(const struct reply *r, struct arena *scratch, union body_bo
                 box->lane.n_slots = r->lane.n_slots;
                 m->body_case = TUTTI__V1__REPLY__BODY_LANE;
                 m->lane = &box->lane;
+                break;
+        case REPLY_HAND_OVER:
+                tutti__v1__hand_over__init(&box->hand_over);
+                m->body_case = TUTTI__V1__REPLY__BODY_HAND_OVER;
+                m->hand_over = &box->hand_over;
                 break;
         case REPLY_ROWS:
                 m->body_case = TUTTI__V1__REPLY__BODY_ROWS;

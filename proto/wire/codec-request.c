@@ -47,7 +47,8 @@ static struct msg_hello hello_in(const Tutti__V1__Hello *m) {
                 .client = string_in(m->client),
                 .process = string_in(m->process),
                 .n_descriptors = m->n_descriptors,
-                .secret = string_in(m->secret) };
+                .secret = string_in(m->secret),
+                .may_be_handed_over = m->hand_over };
 }
 
 static void hello_out(const struct msg_hello *h, Tutti__V1__Hello *m) {
@@ -58,6 +59,7 @@ static void hello_out(const struct msg_hello *h, Tutti__V1__Hello *m) {
         m->process = string_out(h->process);
         m->n_descriptors = h->n_descriptors;
         m->secret = string_out(h->secret);
+        m->hand_over = h->may_be_handed_over;
 }
 
 static struct msg_register register_in(const Tutti__V1__Register *m) {

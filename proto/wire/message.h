@@ -142,6 +142,7 @@ struct msg_hello {
         const char *client, *process;
         uint32_t n_descriptors;
         const char *secret;
+        bool may_be_handed_over;
 };
 
 struct msg_join {
@@ -313,6 +314,7 @@ enum reply_type {
         REPLY_SIGNALS,
         REPLY_LAUNCHED,
         REPLY_LANE,
+        REPLY_HAND_OVER, /* request 0, the last one */
 };
 
 struct msg_welcome {

@@ -4,8 +4,10 @@
  * An input is the length of the client's program (one byte), the program, and the server's script. An
  * instruction of the program is a byte, see client_step; behind its end the client closes. For each request
  * the script says in a byte what the server does (bits 0-2, see serve_request), what descriptor it adds (bits
- * 3-4), and whether it does something more (bit 5); behind its end the server is honest. A request that does
- * not come for a while makes it hang up, so nothing waits for ever. */
+ * 3-4), whether it does something more (bit 5), and whether it says after that that the connection goes to
+ * the next server, which it is from then on (bit 6); behind its end the server is honest. A request that does
+ * not come for a while makes it hang up, so nothing waits for ever. The client goes on (reconnect) where bit
+ * 7 of its first instruction is set; whom it connects to anew answers nothing. */
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
@@ -27,6 +29,7 @@
 #define MAX_STEPS    40
 #define MAX_REQUESTS 200
 #define PATIENCE_MS  30
+#define RECONNECT    0.05
 #define N_WORKS      8
 #define N_BUFFERS    4
 #define N_FLOATS     64
@@ -217,6 +220,10 @@ static bool serve_request(struct server *s, const struct request *r, uint8_t wha
         return true;
 }
 
+static void hand_over(struct server *s) {
+        server_send(s, encode(s, &(struct reply){ .type = REPLY_HAND_OVER }), -1);
+}
+
 static bool is_answered(const struct request *r) {
         return r->type != REQUEST_GOODBYE && !(r->type == REQUEST_SUBMIT && r->submit.more);
 }
@@ -233,10 +240,21 @@ static void *serve(void *data) {
                         what = take(&s->script);
                         if ((what & 7) || is_answered(&request))
                                 goes_on = serve_request(s, &request, what);
+                        if (goes_on && what & 64)
+                                hand_over(s);
                 } while (goes_on && what & 32);
         }
         fd_close(&s->fd);
         return NULL;
+}
+
+/* Who has connected anew in vain must not be served in the place of the next client. */
+static void forget_guests(void) {
+        struct pollfd p = { .fd = listener, .events = POLLIN };
+        while (poll(&p, 1, 0) > 0) {
+                int guest = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+                fd_close(&guest);
+        }
 }
 
 /* --- the client --- */
@@ -333,8 +351,14 @@ static void client_step(struct client *c) {
         CHECK(memchr(tutti_error(), '\0', 65536));
 }
 
+static enum tutti_status client_open(struct client *c) {
+        bool goes_on = c->program.size > 0 && c->program.data[0] & 128;
+        return tutti_open_with(
+                &TUTTI_OPEN(.socket_path = socket_path, .reconnect = goes_on ? RECONNECT : -1), &c->t);
+}
+
 static void run_client(struct client *c) {
-        if (tutti_open(socket_path, &c->t) != TUTTI_OK)
+        if (client_open(c) != TUTTI_OK)
                 return;
         for (int i = 0; i < MAX_STEPS && c->program.size > 0; i++)
                 client_step(c);
@@ -357,6 +381,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         CHECK(pthread_create(&thread, NULL, serve, &s) == 0);
         run_client(&c);
         CHECK(pthread_join(thread, NULL) == 0);
+        forget_guests();
         CHECK(count_descriptors() == n_before);
         return 0;
 }

@@ -1,5 +1,6 @@
 #include "manager.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -15,12 +16,18 @@
 #include "program.h"
 #include "unit.h"
 
-#define MAX_ARGS    16
-#define END_SECONDS 10
+#define MAX_ARGS        16
+#define MAX_CONNECTIONS 300
+#define MAX_AT_ONCE     253 /* SCM_MAX_FD */
+#define END_SECONDS     10
+#define READY_SECONDS   5
+#define PASSED_FD       (STDERR_FILENO + 1)
 
 struct manager {
         pid_t pid;
         int notify, kept, log_fd;
+        int connections[MAX_CONNECTIONS];
+        uint32_t n_connections;
         char notify_path[108], socket[108], heard[2048], *log;
 };
 
@@ -55,6 +62,7 @@ void manager_free(struct manager *m) {
                 manager_end(m, SIGKILL);
         if (m->kept >= 0)
                 close(m->kept);
+        manager_drop_connections(m);
         close(m->notify);
         close(m->log_fd);
         free(m->log);
@@ -85,6 +93,32 @@ static void set_journal(int fd) {
         setenv("JOURNAL_STREAM", stream, 1);
 }
 
+static void add_name(char *names, size_t size, const char *name) {
+        size_t n = strlen(names);
+        snprintf(names + n, size - n, "%s%s", n > 0 ? ":" : "", name);
+}
+
+/* In the process that becomes tuttid: first all out of the way, then in their places. Returns how many. */
+static unsigned int pass_on(const struct manager *m, int socket) {
+        char names[16 * (MAX_CONNECTIONS + 1)] = "";
+        int fds[MAX_CONNECTIONS + 1], n = 0;
+        const int high = PASSED_FD + MAX_CONNECTIONS + 1;
+        if (socket)
+                fds[n++] = fcntl(socket, F_DUPFD_CLOEXEC, high);
+        for (uint32_t i = 0; i < m->n_connections; i++)
+                fds[n++] = fcntl(m->connections[i], F_DUPFD_CLOEXEC, high);
+        for (int i = 0; i < n; i++) {
+                dup2(fds[i], PASSED_FD + i);
+                add_name(names, sizeof(names), i == 0 && socket ? "tuttid" : "connection");
+        }
+        if (n == 0)
+                return 0;
+        set_number("LISTEN_PID", (unsigned long long)getpid());
+        set_number("LISTEN_FDS", (unsigned long long)n);
+        setenv("LISTEN_FDNAMES", names, 1);
+        return (unsigned int)n;
+}
+
 static _Noreturn void become(
         const struct manager *m, const struct manager_start *start, const char *const *argv) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -99,20 +133,13 @@ static _Noreturn void become(
         dup2(in_fd, STDIN_FILENO);
         dup2(m->log_fd, STDOUT_FILENO);
         dup2(m->log_fd, STDERR_FILENO);
-        if (start->passed_on) {
-                set_number("LISTEN_PID", (unsigned long long)getpid());
-                set_number("LISTEN_FDS", 1);
-                if (start->passed_on == STDERR_FILENO + 1)
-                        fcntl(start->passed_on, F_SETFD, 0);
-                else
-                        dup2(start->passed_on, STDERR_FILENO + 1);
-        }
-        close_range(STDERR_FILENO + (start->passed_on ? 2u : 1u), ~0U, 0);
+        close_range(PASSED_FD + pass_on(m, start->passed_on), ~0U, 0);
         execv(argv[0], (char *const *)argv);
         _exit(127);
 }
 
 void manager_start(struct manager *m, const struct manager_start *start) {
+        (void)manager_n_connections(m); /* as of now */
         const char *argv[MAX_ARGS + 4] = { program_tuttid(), "--socket", m->socket };
         for (int i = 0; start->args && start->args[i]; i++) {
                 ck_assert_int_lt(i, MAX_ARGS);
@@ -130,9 +157,46 @@ pid_t manager_pid(const struct manager *m) {
         return m->pid;
 }
 
-/* A socket that comes with the message is kept. */
+/* --- what it keeps --- */
+
+static void close_connection(struct manager *m, uint32_t i) {
+        close(m->connections[i]);
+        m->connections[i] = m->connections[--m->n_connections];
+}
+
+void manager_drop_connections(struct manager *m) {
+        while (m->n_connections > 0)
+                close_connection(m, m->n_connections - 1);
+}
+
+static void drop_those_whose_client_is_gone(struct manager *m) {
+        for (uint32_t i = m->n_connections; i-- > 0;) {
+                struct pollfd p = { .fd = m->connections[i] };
+                if (poll(&p, 1, 0) > 0)
+                        close_connection(m, i);
+        }
+}
+
+static void keep(struct manager *m, int fd) {
+        if (strstr(m->heard, "FDNAME=connection\n")) {
+                ck_assert_uint_lt(m->n_connections, MAX_CONNECTIONS);
+                m->connections[m->n_connections++] = fd;
+                return;
+        }
+        if (m->kept >= 0)
+                close(m->kept);
+        m->kept = fd;
+}
+
+void manager_keep_connection(struct manager *m, int fd) {
+        ck_assert_uint_lt(m->n_connections, MAX_CONNECTIONS);
+        m->connections[m->n_connections++] = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+}
+
+/* Sockets that come with the message are kept. */
 static void receive(struct manager *m) {
-        char control[CMSG_SPACE(sizeof(int))];
+        char control[CMSG_SPACE(MAX_AT_ONCE * sizeof(int))] __attribute__((aligned(8)));
+        int fds[MAX_AT_ONCE];
         struct iovec iov = { .iov_base = m->heard, .iov_len = sizeof(m->heard) - 1 };
         struct msghdr msg = {
                 .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control)
@@ -140,14 +204,19 @@ static void receive(struct manager *m) {
         ssize_t n = recvmsg(m->notify, &msg, MSG_CMSG_CLOEXEC);
         ck_assert_int_ge(n, 0);
         m->heard[n] = '\0';
+        if (strstr(m->heard, "FDSTOREREMOVE=1\nFDNAME=connection\n"))
+                manager_drop_connections(m);
         const struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
         if (!c)
                 return;
         ck_assert_msg(strstr(m->heard, "FDSTORE=1") != NULL, "a descriptor with \"%s\"", m->heard);
-        if (m->kept >= 0)
-                close(m->kept);
-        memcpy(&m->kept, CMSG_DATA(c), sizeof(m->kept));
+        size_t n_fds = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+        memcpy(fds, CMSG_DATA(c), n_fds * sizeof(int));
+        for (size_t i = 0; i < n_fds; i++)
+                keep(m, fds[i]);
 }
+
+/* --- what it hears --- */
 
 static int hear(struct manager *m, double until) {
         struct pollfd p = { .fd = m->notify, .events = POLLIN };
@@ -178,6 +247,35 @@ int manager_kept(const struct manager *m) {
         return m->kept;
 }
 
+uint32_t manager_n_connections(struct manager *m) {
+        struct pollfd p = { .fd = m->notify, .events = POLLIN };
+        while (poll(&p, 1, 0) > 0)
+                receive(m);
+        drop_those_whose_client_is_gone(m);
+        return m->n_connections;
+}
+
+/* How many messages of one sender were taken, until one would not be. */
+static unsigned int stuff_from(const struct sockaddr_un *address) {
+        unsigned int n = 0;
+        int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        ck_assert_int_ge(fd, 0);
+        ck_assert_int_eq(connect(fd, (const struct sockaddr *)address, sizeof(*address)), 0);
+        while (send(fd, "STUFF=1\n", 8, 0) > 0)
+                n++;
+        ck_assert_int_eq(errno, EAGAIN);
+        close(fd);
+        return n;
+}
+
+/* A sender has a limit of its own. */
+void manager_stuff(const struct manager *m) {
+        struct sockaddr_un address;
+        address_of(m->notify_path, &address);
+        while (stuff_from(&address) > 0)
+                ;
+}
+
 const char *manager_log(struct manager *m) {
         free(m->log);
         m->log = program_read_all(m->log_fd);
@@ -194,4 +292,27 @@ int manager_wait(struct manager *m) {
 int manager_end(struct manager *m, int signal) {
         ck_assert_int_eq(kill(m->pid, signal), 0);
         return manager_wait(m);
+}
+
+/* --- all at once --- */
+
+struct manager *manager_begin(void) {
+        struct manager *m = manager_new();
+        manager_go_on(m, NULL);
+        return m;
+}
+
+void manager_go_on(struct manager *m, const char *const *args) {
+        manager_start(m, &(struct manager_start){ .passed_on = m->kept >= 0 ? m->kept : 0, .args = args });
+        manager_expect(m, "READY=1", READY_SECONDS);
+}
+
+void manager_stop(struct manager *m, uint32_t n_kept) {
+        ck_assert_int_eq(manager_end(m, SIGTERM), 0);
+        ck_assert_uint_eq(manager_n_connections(m), n_kept);
+}
+
+void manager_finish(struct manager *m) {
+        ck_assert_int_eq(manager_end(m, SIGTERM), 0);
+        manager_free(m);
 }

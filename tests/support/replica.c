@@ -123,7 +123,7 @@ static void replica_free(struct replica *r) {
 }
 
 struct replica *replica_spawn(struct host *h, const struct replica_options *options) {
-        struct replica *r = replica_new(host_socket(h), options);
+        struct replica *r = replica_new(options->socket ? options->socket : host_socket(h), options);
         int ends[2];
         ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
         fflush(NULL);

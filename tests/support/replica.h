@@ -37,6 +37,7 @@ struct replica {
 struct replica_options {
         uint32_t rank, n; /* of how many */
         void (*body)(struct replica *me);
+        const char *socket; /* NULL: that of the host */
         void *arg; /* for the body; what it writes is seen by the test only in memory that is shared */
 };
 

@@ -10,7 +10,8 @@ START_TEST(hello) {
                 .max_version = 9,
                 .client = "libtutti 0.1.0",
                 .process = "train",
-                .n_descriptors = 1 };
+                .n_descriptors = 1,
+                .may_be_handed_over = true };
         struct request back = pass_request(&r);
         SAME(&r.hello, &back.hello, min_version);
         SAME(&r.hello, &back.hello, max_version);
@@ -18,6 +19,7 @@ START_TEST(hello) {
         SAME_STR(&r.hello, &back.hello, process);
         SAME(&r.hello, &back.hello, n_descriptors);
         SAME_STR(&r.hello, &back.hello, secret);
+        SAME(&r.hello, &back.hello, may_be_handed_over);
 }
 END_TEST
 
@@ -432,7 +434,8 @@ static const struct reply registered = { .request = 5,
                                   .type = REPLY_SIGNALS,
                                   .signals = { ORDER_EVENTS, 1, SIGNAL_SLOTS, "", SIGNAL_EVENTS } },
                           lane = { .request = 5, .type = REPLY_LANE, .more = true, .lane = { 1, 2 } },
-                          launched = { .request = 5, .type = REPLY_LAUNCHED, .more = true };
+                          launched = { .request = 5, .type = REPLY_LAUNCHED, .more = true },
+                          hand_over = { .type = REPLY_HAND_OVER };
 
 START_TEST(signals_are_opened_and_device_memory_is_registered) {
         struct request r = pass_request(&open_signals);
@@ -462,6 +465,14 @@ START_TEST(a_lane_is_opened_and_rung) {
         ck_assert(back.type == REPLY_LANE && back.more);
         SAME(&lane.lane, &back.lane, n_descriptors);
         SAME(&lane.lane, &back.lane, n_slots);
+}
+END_TEST
+
+START_TEST(a_connection_is_handed_over) {
+        const struct reply back = pass_reply(&hand_over);
+        ck_assert_int_eq(back.type, REPLY_HAND_OVER);
+        ck_assert_int_eq(back.status, STATUS_OK);
+        ck_assert_uint_eq(back.request, 0);
 }
 END_TEST
 
@@ -515,7 +526,7 @@ START_TEST(the_corpus_holds_one_packet_of_each_kind) {
         submit.submit.signature.options = all_options;
         check_seed_request("submit", submit);
         check_seed_request("hello", (struct request){ .type = REQUEST_HELLO,
-                                            .hello = { 1, 1, "libtutti 0.1.0", "train", 1, "" } });
+                                            .hello = { 1, 1, "libtutti 0.1.0", "train", 1, "", true } });
         check_seed_request("join", (struct request){ .type = REQUEST_JOIN,
                                            .join = { .job = "dp", .group = "train", .world_size = 4 } });
         check_seed_request("register", (struct request){ .type = REQUEST_REGISTER,
@@ -571,6 +582,8 @@ START_TEST(the_corpus_holds_one_packet_of_each_kind) {
         check_seed("signals");
         pass_reply(&lane);
         check_seed("lane");
+        pass_reply(&hand_over);
+        check_seed("hand_over");
 }
 END_TEST
 
@@ -580,4 +593,4 @@ UNIT_MAIN("codec", 30, hello, join, a_join_that_resumes_P9, reports_of_unfinishe
         every_word_passes, D18_a_submission_without_op_is_a_submission, keys_pass_and_absent_ones_are_known,
         strings_are_never_null, result_objects_are_made_released_and_told,
         signals_are_opened_and_device_memory_is_registered, an_order_that_is_not_known_is_the_plainest,
-        a_lane_is_opened_and_rung, the_corpus_holds_one_packet_of_each_kind)
+        a_lane_is_opened_and_rung, a_connection_is_handed_over, the_corpus_holds_one_packet_of_each_kind)

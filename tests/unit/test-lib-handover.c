@@ -1,0 +1,213 @@
+/* libtutti is told that the next tuttid has its connection, also by one that lies (P9). */
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <tutti/tutti.h>
+#include <unistd.h>
+#include "base/fd.h"
+#include "lib-server.h"
+
+#define RECONNECT 10.0
+#define N_WORKS   600 /* more than a socket holds */
+
+static void hand_over(struct server *s) {
+        server_reply(s, &(struct reply){ .status = STATUS_OK, .type = REPLY_HAND_OVER });
+}
+
+/* On the connection that there is. */
+static struct request welcome(struct server *s) {
+        struct request hello = server_take(s, REQUEST_HELLO);
+        server_reply_fd(s,
+                &(struct reply){ .request = hello.request,
+                        .status = STATUS_OK,
+                        .type = REPLY_WELCOME,
+                        .welcome = { .version = 1,
+                                .server = "test",
+                                .n_descriptors = 1,
+                                .status_slots = STATUS_PAGE_SLOTS } },
+                s->page_fd);
+        return hello;
+}
+
+static struct tutti *open_with(const struct server *s, double reconnect) {
+        struct tutti *t;
+        enum tutti_status status =
+                tutti_open_with(&TUTTI_OPEN(.socket_path = s->path, .reconnect = reconnect), &t);
+        ck_assert_msg(status == TUTTI_OK, "%s", tutti_error());
+        return t;
+}
+
+/* --- what hello says --- */
+
+static void note_hello(struct server *s) {
+        bool *may = s->arg;
+        server_accept(s);
+        *may = welcome(s).hello.may_be_handed_over;
+        server_serve(s);
+}
+
+START_TEST(who_goes_on_says_so_and_nobody_else) {
+        bool may;
+        struct server *s = server_start(note_hello, &may);
+        struct tutti *t = open_with(s, RECONNECT);
+        tutti_close(t);
+        server_end(s);
+        ck_assert(may);
+        s = server_start(note_hello, &may);
+        t = open_with(s, -1);
+        tutti_close(t);
+        server_end(s);
+        ck_assert(!may);
+}
+END_TEST
+
+/* --- handed over --- */
+
+/* The half was for the tuttid before; a hello comes, the group, and the half again under its number. */
+static void serve_the_next(struct server *s) {
+        server_greet_and_join(s);
+        uint64_t number = server_take(s, REQUEST_SUBMIT).request;
+        hand_over(s);
+        ck_assert(welcome(s).hello.may_be_handed_over);
+        server_take(s, REQUEST_PAGES);
+        struct request join = server_take(s, REQUEST_JOIN);
+        ck_assert_uint_eq(join.join.resume_epoch, 3);
+        server_reply(s, &(struct reply){ .request = join.request,
+                                .type = REPLY_JOINED,
+                                .joined = { .membership = 8, .epoch = 3, .rank = 0, .world_size = 2 } });
+        struct request again = server_take(s, REQUEST_SUBMIT);
+        ck_assert_uint_eq(again.request, number);
+        ck_assert_uint_eq(again.submit.membership, 8);
+        server_done(s, number, 5);
+        server_serve(s);
+}
+
+START_TEST(P9_it_says_hello_on_the_same_socket_and_brings_everything_back) {
+        struct server *s = server_start(serve_the_next, NULL);
+        struct tutti *t = open_with(s, RECONNECT);
+        struct tutti_group *g = client_join(t, 0, 2);
+        enum tutti_status status = tutti_barrier(g, "a");
+        ck_assert_msg(status == TUTTI_OK, "%s", tutti_error());
+        tutti_close(t);
+        server_end(s);
+}
+END_TEST
+
+static void hand_over_and_end(struct server *s) {
+        server_greet_and_join(s);
+        server_take(s, REQUEST_SUBMIT);
+        hand_over(s);
+        server_take(s, REQUEST_HELLO);
+        server_hang_up(s);
+        server_accept(s);
+        welcome(s);
+        server_take(s, REQUEST_PAGES);
+        struct request r = server_take(s, REQUEST_JOIN);
+        server_refuse(s, r.request, STATUS_REPLICA_LOST, FIELD_GROUP, "known by this");
+        server_serve(s);
+}
+
+START_TEST(P9_where_the_socket_ends_it_connects_anew) {
+        struct server *s = server_start(hand_over_and_end, NULL);
+        struct tutti *t = open_with(s, RECONNECT);
+        struct tutti_group *g = client_join(t, 0, 2);
+        ck_assert_int_eq(tutti_barrier(g, "a"), TUTTI_REPLICA_LOST);
+        ck_assert_ptr_nonnull(strstr(tutti_error(), "known by this"));
+        tutti_close(t);
+        server_end(s);
+}
+END_TEST
+
+/* --- lies --- */
+
+/* It would have to say hello again and again. */
+static void hand_over_without_a_welcome(struct server *s) {
+        server_greet_and_join(s);
+        server_take(s, REQUEST_SUBMIT);
+        hand_over(s);
+        hand_over(s);
+        struct request r;
+        while (server_take_any(s, &r)) /* it may have said hello, and more; then it has gone */
+                ;
+        server_hang_up(s);
+        server_accept(s);
+        welcome(s);
+        server_take(s, REQUEST_PAGES);
+        r = server_take(s, REQUEST_JOIN);
+        server_refuse(s, r.request, STATUS_REPLICA_LOST, FIELD_GROUP, "known by this");
+        server_serve(s);
+}
+
+START_TEST(P9_a_server_that_has_not_welcomed_it_hands_nothing_over) {
+        struct server *s = server_start(hand_over_without_a_welcome, NULL);
+        struct tutti *t = open_with(s, RECONNECT);
+        struct tutti_group *g = client_join(t, 0, 2);
+        ck_assert_int_eq(tutti_barrier(g, "a"), TUTTI_REPLICA_LOST);
+        ck_assert_ptr_nonnull(strstr(tutti_error(), "known by this"));
+        tutti_close(t);
+        server_end(s);
+}
+END_TEST
+
+static void hand_over_whatever_was_said(struct server *s) {
+        server_greet_and_join(s);
+        server_take(s, REQUEST_SUBMIT);
+        hand_over(s);
+        struct request r;
+        ck_assert(!server_take_any(s, &r));
+}
+
+START_TEST(P9_who_was_not_opened_so_is_lost) {
+        struct server *s = server_start(hand_over_whatever_was_said, NULL);
+        struct tutti *t = open_with(s, -1);
+        struct tutti_group *g = client_join(t, 0, 2);
+        ck_assert_int_eq(tutti_barrier(g, "a"), TUTTI_DAEMON_LOST);
+        tutti_close(t);
+        server_end(s);
+}
+END_TEST
+
+/* --- a socket that is full --- */
+
+/* Whoever has it now reads nothing for ever: neither the sender nor the hello waits for that. */
+static void read_nothing(struct server *s) {
+        server_greet_and_join(s);
+        int old = dup(s->fd);
+        usleep(300000);
+        hand_over(s);
+        fd_close(&s->fd);
+        server_accept(s);
+        welcome(s);
+        struct request r = server_take(s, REQUEST_PAGES);
+        while (r.type == REQUEST_PAGES && server_take_any(s, &r))
+                ;
+        ck_assert_int_eq(r.type, REQUEST_JOIN);
+        server_refuse(s, r.request, STATUS_REPLICA_LOST, FIELD_GROUP, "known by this");
+        server_serve(s);
+        fd_close(&old);
+}
+
+START_TEST(P9_P21_a_full_socket_that_nobody_reads_is_given_up_for_a_new_one) {
+        static struct tutti_work *works[N_WORKS];
+        struct server *s = server_start(read_nothing, NULL);
+        struct tutti *t = open_with(s, RECONNECT);
+        struct tutti_group *g = client_join(t, 0, 2);
+        enum tutti_status status = TUTTI_OK;
+        int n = 0;
+        while (n < N_WORKS && (status = tutti_barrier_start(g, NULL, NULL, &works[n])) == TUTTI_OK)
+                n++;
+        ck_assert(status == TUTTI_OK || status == TUTTI_REPLICA_LOST); /* it may know already */
+        ck_assert_int_gt(n, 100);
+        for (int i = 0; i < n; i++) {
+                ck_assert_int_eq(tutti_work_wait(works[i], -1), TUTTI_REPLICA_LOST);
+                tutti_work_free(works[i]);
+        }
+        tutti_close(t);
+        server_end(s);
+}
+END_TEST
+
+UNIT_MAIN("lib-handover", 20, who_goes_on_says_so_and_nobody_else,
+        P9_it_says_hello_on_the_same_socket_and_brings_everything_back,
+        P9_where_the_socket_ends_it_connects_anew, P9_a_server_that_has_not_welcomed_it_hands_nothing_over,
+        P9_who_was_not_opened_so_is_lost, P9_P21_a_full_socket_that_nobody_reads_is_given_up_for_a_new_one)
