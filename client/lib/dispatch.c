@@ -111,6 +111,8 @@ static const char *take_body(
         case CALL_ORDER: return take_order(call->order, reply, packet);
         case CALL_LANE: return lane_take(t, reply, packet);
         case CALL_WORK:
+                if (reply->type == REPLY_LAUNCHED && !reply->more)
+                        return "a start without an end";
                 if (reply->type == REPLY_LAUNCHED) {
                         call_launched(t, call);
                         return NULL;

@@ -97,6 +97,8 @@ struct resume_packet {
 bool resume_next_packet(struct tutti *t, struct resume_packet *ret);
 /* The answer to a group's resuming Join has come. */
 void resume_group(struct tutti *t, struct tutti_group *g);
+/* The number that the membership has now, which may be another one than when the request was made. */
+void resume_set_membership(struct request *request, uint64_t membership);
 
 /* The member leaves a group that is not back. */
 void resume_leave(struct tutti *t, struct tutti_group *g);

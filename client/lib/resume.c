@@ -139,6 +139,14 @@ static void note_done(struct tutti_group *g, const struct msg_done *done, uint64
         intersect(&g->members, &done->contributors);
 }
 
+/* tuttid has answered before it had all parts: it ignores those that are left. */
+static void stop_parts(struct tutti *t, const struct tutti_work *w) {
+        if (!t->reconnect || t->reconnect->sending != &w->call)
+                return;
+        t->reconnect->sending = NULL;
+        t->reconnect->n_sent = 0;
+}
+
 void kept_note_end(struct tutti_work *w) {
         struct kept *k = &w->kept;
         struct tutti_group *g = k->group;
@@ -148,10 +156,11 @@ void kept_note_end(struct tutti_work *w) {
         if (w->call.status == STATUS_OK)
                 note_done(g, &w->done, k->submit.epoch);
         note_failure(g, k, &w->call);
-        if (w->call.status == STATUS_REPLICA_LOST && f && f->error.rank >= 0 &&
+        if (w->call.status == STATUS_REPLICA_LOST && f && f->error.rank >= 0 && f->error.rank < MAX_WORLD &&
                 f->error.loss != LOSS_UNSPECIFIED && f->error.loss != LOSS_WENT)
                 rankset_add(&g->lost_members, (unsigned int)f->error.rank);
         k->group = NULL;
+        stop_parts(g->t, w);
 }
 
 /* --- the old page --- */
@@ -194,7 +203,8 @@ static void look_at_page(const struct tutti *t, const struct call *call, struct 
 
 static struct page_report report_of(const struct tutti_work *w) {
         const struct kept *k = &w->kept;
-        bool is_repeatable = k->is_repeatable && !(w->staging.piece && w->is_detached);
+        bool is_repeatable = k->is_repeatable &&
+                             !(w->staging.piece && w->is_detached && staging_is_written_over(&w->staging));
         return (struct page_report){ .request = w->call.request,
                 .collective = k->state == PAGE_FREE ? 0 : k->collective,
                 .state = k->state,
@@ -416,8 +426,10 @@ static bool next_group(struct tutti *t, struct resume_packet *ret) {
 
 /* --- what was held --- */
 
-static void set_membership(struct request *request, uint64_t membership) {
-        if (request->type == REQUEST_LEAVE)
+void resume_set_membership(struct request *request, uint64_t membership) {
+        if (request->type == REQUEST_SUBMIT)
+                request->submit.membership = membership;
+        else if (request->type == REQUEST_LEAVE)
                 request->membership = membership;
         else if (request->type == REQUEST_ABORT)
                 request->abort.membership = membership;
@@ -465,7 +477,7 @@ static bool next_held(struct tutti *t, struct call *call, struct resume_packet *
         struct request request = *call->again;
         request.request = call->request;
         if (call->group)
-                set_membership(&request, call->group->membership);
+                resume_set_membership(&request, call->group->membership);
         call->is_held = false;
         return encode(t, &request, -1, ret);
 }
@@ -510,13 +522,13 @@ bool resume_next_packet(struct tutti *t, struct resume_packet *ret) {
 
 /* --- a group is back --- */
 
-/* Its inputs are as they were: those in plain memory are copied anew. */
+/* Its inputs are as they were: those in plain memory that results have gone over are copied anew. */
 static void make_ready(struct tutti_work *w) {
-        if (w->kept.state == PAGE_BEGUN && w->staging.piece) {
+        if (w->kept.state == PAGE_BEGUN && w->staging.piece && staging_is_written_over(&w->staging)) {
                 if (w->is_detached)
                         withdraw(&w->kept);
                 else
-                        staging_fill(&w->staging);
+                        staging_fill_again(&w->staging);
         }
         w->kept.state = PAGE_FREE;
         w->kept.collective = 0;
@@ -596,5 +608,6 @@ void resume_forget_group(struct tutti *t, struct tutti_group *g) {
                         continue;
                 w->kept.group = NULL;
                 w->call.group = NULL;
+                stop_parts(t, w);
         }
 }

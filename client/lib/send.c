@@ -1,5 +1,6 @@
 #include <errno.h>
 #include <poll.h>
+#include "lib/group.h"
 #include "lib/reconnect.h"
 #include "wire/codec.h"
 
@@ -22,6 +23,8 @@ static enum status number(struct tutti *t, struct request *request, struct call 
         if (!call)
                 return STATUS_OK;
         call->request = request->request;
+        if (call->group)
+                resume_set_membership(request, call->group->membership);
         call->is_held = !reconnect_may_send(t, call);
         list_append(&t->others, &call->node);
         return STATUS_OK;
@@ -50,6 +53,8 @@ static enum status number_submission(
         while (t->slots[t->next_request % STATUS_PAGE_SLOTS])
                 t->next_request++;
         request->request = call->request = t->next_request++;
+        if (call->group)
+                resume_set_membership(request, call->group->membership);
         call->is_held = !reconnect_may_send(t, call);
         t->slots[call->request % STATUS_PAGE_SLOTS] = call;
         t->n_slots_used++;

@@ -105,15 +105,36 @@ static struct lattice lattice_of(const struct staged *v) {
                 .strides = v->lie.view.strides };
 }
 
-void staging_fill(struct staging *s) {
-        for (uint32_t i = 0; i < s->n; i++) {
-                const struct staged *v = &s->values[i];
-                const struct lattice l = lattice_of(v);
-                if (v->role > STAGED_INDICES || v->count == 0)
-                        continue;
-                lattice_gather(&l, v->memory, 0, v->count, staging_at(s, v));
-                s->copied_bytes += v->count * v->element_bytes;
-        }
+static void copy_in(struct staging *s, const struct staged *v) {
+        const struct lattice l = lattice_of(v);
+        if (v->role > STAGED_INDICES || v->count == 0)
+                return;
+        lattice_gather(&l, v->memory, 0, v->count, staging_at(s, v));
+        s->copied_bytes += v->count * v->element_bytes;
+}
+
+static void staging_fill(struct staging *s) {
+        for (uint32_t i = 0; i < s->n; i++)
+                copy_in(s, &s->values[i]);
+}
+
+static bool is_written_over(const struct staging *s, uint32_t i) {
+        const struct staged *v = &s->values[i];
+        return v->role == STAGED_INPUT && i + 1 < s->n && v[1].entry == v->entry &&
+               v[1].role == STAGED_OUTPUT && v[1].offset_bytes == v->offset_bytes && v->count > 0;
+}
+
+bool staging_is_written_over(const struct staging *s) {
+        for (uint32_t i = 0; i < s->n; i++)
+                if (is_written_over(s, i))
+                        return true;
+        return false;
+}
+
+void staging_fill_again(struct staging *s) {
+        for (uint32_t i = 0; i < s->n; i++)
+                if (is_written_over(s, i))
+                        copy_in(s, &s->values[i]);
 }
 
 enum status staging_begin(struct staging *s, struct tutti *t, struct error *err) {

@@ -39,8 +39,11 @@ const struct staged *staging_find(const struct staging *s, uint32_t entry, enum 
 
 /* Takes a piece, if one is needed, and copies the inputs into it. Not under any lock. */
 enum status staging_begin(struct staging *s, struct tutti *t, struct error *err) MUST_USE;
-/* Copies the inputs into it (again). */
-void staging_fill(struct staging *s);
+/* Whether an input has its output's place, so that a result goes over it. */
+bool staging_is_written_over(const struct staging *s);
+/* Copies such inputs again. The memory that they come from is their output's, so it is there until that is
+ * home; what others come from may be gone, and their copies are as they were. */
+void staging_fill_again(struct staging *s);
 /* Where a value lies in the piece. */
 uint8_t *staging_at(const struct staging *s, const struct staged *value);
 /* How long the results of entries are: extents[2 * entry]. Before they go home. */

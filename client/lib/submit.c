@@ -76,7 +76,9 @@ static enum status take_number(struct passage *p) {
         struct tutti *t = p->half->g->t;
         struct call *call = p->work ? &p->work->call : NULL;
         if (p->refused == STATUS_OK) {
+                const uint64_t membership = p->request.submit.membership;
                 enum status status = send_number_submission(t, &p->request, call, p->err);
+                p->is_recalled &= p->request.submit.membership == membership;
                 if (status != STATUS_LIMIT)
                         return status;
                 make_refused(p, status);

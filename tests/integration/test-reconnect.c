@@ -300,7 +300,8 @@ static size_t n_big(void) {
         return unit_scale() > 1 ? (size_t)1 << 18 : (size_t)1 << 22;
 }
 
-enum where { IN_PLACE, ELSEWHERE, PLAIN };
+/* PLAIN_APART: to other plain memory, behind it; and the input is something else as soon as it is started. */
+enum where { IN_PLACE, ELSEWHERE, PLAIN, PLAIN_APART };
 
 struct sweep {
         enum where where;
@@ -312,10 +313,16 @@ static struct tutti_work *start_big(const struct replica *me, struct tutti_group
         const struct sweep *sweep = me->arg;
         const struct tutti_value memory =
                 TUTTI_VALUE(.memory = plain, .dtype = TUTTI_F32, .n_dims = 1, .shape = { n_big() });
-        const struct tutti_value *from = sweep->where == PLAIN ? &memory : &in->value;
-        const struct tutti_value *to = sweep->where == ELSEWHERE ? &out->value : from;
+        struct tutti_value behind = memory;
+        behind.memory = plain + n_big();
+        const struct tutti_value *from = sweep->where >= PLAIN ? &memory : &in->value;
+        const struct tutti_value *to = sweep->where == ELSEWHERE     ? &out->value
+                                       : sweep->where == PLAIN_APART ? &behind
+                                                                     : from;
         struct tutti_work *w;
         expect_status(tutti_all_reduce_start(g, NULL, TUTTI_SUM, from, to, NULL, &w), TUTTI_OK);
+        if (sweep->where == PLAIN_APART)
+                memset(plain, 0x41, n_big() * sizeof(*plain));
         return w;
 }
 
@@ -337,9 +344,10 @@ static void big_round(
         enum tutti_status status = tutti_work_wait(w, -1);
         atomic_store(&shared->statuses[me->rank], status);
         if (status == TUTTI_OK)
-                expect_all(sweep->where == PLAIN       ? plain
-                           : sweep->where == ELSEWHERE ? out->data
-                                                       : in->data,
+                expect_all(sweep->where == PLAIN         ? plain
+                           : sweep->where == PLAIN_APART ? plain + n_big()
+                           : sweep->where == ELSEWHERE   ? out->data
+                                                         : in->data,
                         1 + 2 + 3 + 4);
         else
                 ck_assert_msg(status == TUTTI_OUTPUT_LOST, "%s", tutti_work_error(w)->text);
@@ -349,7 +357,7 @@ static void big_round(
 
 static void big_rounds(struct replica *me) {
         struct floats in, out;
-        float *plain = malloc(n_big() * sizeof(float));
+        float *plain = malloc(2 * n_big() * sizeof(float));
         replica_open_again(me, RECONNECT);
         struct tutti_group *g = join(me, "big");
         floats_init(me->t, &in, n_big());
@@ -426,6 +434,11 @@ START_TEST(M1_values_in_plain_memory_end_right_at_every_stage) {
 }
 END_TEST
 
+START_TEST(M1_an_input_in_plain_memory_is_its_owners_once_it_is_started) {
+        ck_assert_uint_eq(sweep_stages(&(struct sweep){ PLAIN_APART, false }), 0);
+}
+END_TEST
+
 /* --- while groups come back --- */
 
 START_TEST(M1_killed_again_while_groups_come_back) {
@@ -453,4 +466,5 @@ UNIT_MAIN("reconnect", 120,
         M1_two_groups_with_works_of_all_kinds_end_bit_equal,
         M1_killed_at_every_stage_in_place_it_ends_right_or_lost_for_all,
         M1_killed_before_it_was_sealed_it_ends_right, M1_what_is_not_in_place_ends_right_at_every_stage,
-        M1_values_in_plain_memory_end_right_at_every_stage, M1_killed_again_while_groups_come_back)
+        M1_values_in_plain_memory_end_right_at_every_stage,
+        M1_an_input_in_plain_memory_is_its_owners_once_it_is_started, M1_killed_again_while_groups_come_back)

@@ -247,7 +247,8 @@ TUTTI_API void tutti_open_args_init(struct tutti_open_args *args);
  * a call takes longer meanwhile, and nothing else is seen, but for one end: OUTPUT_LOST, to all members
  * alike, of a collective that was being written over its own inputs in buffers when tuttid was killed.
  * Nothing else has happened to it then: fill the inputs anew and submit it again. (Values in plain memory are
- * kept, and never end so.) A member that is not back within the join timeout counts as lost. What a work
+ * kept, and never end so; those in place are read again from there.) A member that is not back within the
+ * join timeout counts as lost. What a work
  * tells of its result (times, checks) is nothing where its answer died with tuttid. When the time is over:
  * DAEMON_LOST for everything, as without.
  *
