@@ -387,7 +387,7 @@ enum tutti_status tutti_work_result(struct tutti_work *w, struct tutti_result *r
         if (fork_guard_is_child(w->t->guard))
                 return thread_say_forked();
         pthread_mutex_lock(&w->t->lock);
-        enum status status = w->call.is_ended ? w->call.status : STATUS_PENDING;
+        enum status status = status_of_wait(w, w->call.is_ended ? WAIT_ENDED : WAIT_TIME);
         pthread_mutex_unlock(&w->t->lock);
         if (status == STATUS_OK)
                 status = work_land(w);
@@ -403,7 +403,7 @@ enum tutti_status tutti_work_extent(
         if (fork_guard_is_child(w->t->guard))
                 return thread_say_forked();
         pthread_mutex_lock(&w->t->lock);
-        enum status status = w->call.is_ended ? w->call.status : STATUS_PENDING;
+        enum status status = status_of_wait(w, w->call.is_ended ? WAIT_ENDED : WAIT_TIME);
         uint32_t n = w->n_extents;
         pthread_mutex_unlock(&w->t->lock);
         if (status != STATUS_OK)
