@@ -248,6 +248,17 @@ static void fill_collect(struct tutti_merge *m) {
         }
 }
 
+/* Who takes part, and which of them is elected; false: tuttid names nobody, or somebody who is not there. */
+static bool take_ranks(struct tutti_merge *m, const struct rankset *contributors) {
+        m->ranks = ranks_show(contributors);
+        while (m->elected < m->g->world_size && !tutti_ranks_has(&m->ranks, m->elected))
+                m->elected++;
+        bool are_there = m->elected < m->g->world_size;
+        for (uint32_t rank = m->g->world_size; rank < TUTTI_MAX_WORLD; rank++)
+                are_there &= !tutti_ranks_has(&m->ranks, rank);
+        return are_there;
+}
+
 static enum tutti_status collect(struct tutti_merge *m) {
         struct msg_done done = { 0 };
         uint64_t n_bytes = lay_out(m);
@@ -270,9 +281,10 @@ static enum tutti_status collect(struct tutti_merge *m) {
         enum tutti_status status = meet(m, &h, &done);
         if (status != TUTTI_OK)
                 return status;
-        m->ranks = ranks_show(&done.contributors);
-        while (m->elected < m->g->world_size && !tutti_ranks_has(&m->ranks, m->elected))
-                m->elected++;
+        if (!take_ranks(m, &done.contributors))
+                return thread_say(STATUS_INTERNAL, FIELD_GROUP,
+                        "tuttid named nobody who takes part, or ranks beyond the %u of this group",
+                        m->g->world_size);
         m->slot = tutti_object_data(m->object, done.slot);
         m->is_collected = true;
         return TUTTI_OK;

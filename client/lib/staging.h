@@ -43,6 +43,8 @@ enum status staging_begin(struct staging *s, struct tutti *t, struct error *err)
 void staging_fill(struct staging *s);
 /* Where a value lies in the piece. */
 uint8_t *staging_at(const struct staging *s, const struct staged *value);
+/* Whether outputs have room for results of these lengths: extents[2 * entry]. */
+bool staging_has_room(const struct staging *s, const uint64_t *extents);
 /* How long the results of entries are: extents[2 * entry]. Before they go home. */
 void staging_settle(struct staging *s, const uint64_t *extents);
 /* Copies the outputs home. Not under `lock`. */
