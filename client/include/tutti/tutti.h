@@ -260,7 +260,9 @@ TUTTI_API enum tutti_status tutti_open_with(const struct tutti_open_args *args, 
  * memory only. NULL is fine. */
 TUTTI_API void tutti_close(struct tutti *t);
 
-/* One descriptor for an event loop: when it is readable, call tutti_dispatch. Owned by the library. */
+/* One descriptor for an event loop: when it is readable, call tutti_dispatch. Owned by the library. It tells
+ * also of works whose end another call or thread has taken in. -1: in a forked child, or there is no
+ * descriptor left. */
 TUTTI_API int tutti_fd(struct tutti *t);
 
 /* Takes in what has arrived, without waiting. OK, DAEMON_LOST, FORKED. Works that ended are seen by
