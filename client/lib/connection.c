@@ -73,7 +73,7 @@ enum status connection_new(int socket, struct tutti **ret, struct error *err) {
                 return cannot_open(-ENOMEM, err);
         }
         t->socket = socket;
-        t->event = t->epoll = -1;
+        t->event = t->news = t->epoll = -1;
         t->next_request = t->next_region = 1;
         init_lists(t);
         lane_init(t);
@@ -101,6 +101,7 @@ void connection_free(struct tutti *t) {
         reconnect_free(t);
         fd_close(&t->epoll);
         fd_close(&t->event);
+        fd_close(&t->news);
         fd_close(&t->socket);
         lane_free(t);
         connection_drop_page(t);
@@ -165,6 +166,30 @@ static void wake(struct tutti *t, const struct call *call) {
         }
 }
 
+static void ring_news(const struct tutti *t) {
+        static const uint64_t one = 1;
+        if (t->has_news && t->news >= 0)
+                (void)!write(t->news, &one, sizeof(one));
+}
+
+bool connection_open_news(struct tutti *t) {
+        if (t->news >= 0)
+                return true;
+        t->news = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+        if (t->news >= 0 && watch(t, t->news) < 0)
+                fd_close(&t->news);
+        ring_news(t);
+        return t->news >= 0;
+}
+
+/* Rung once until the next tutti_dispatch. */
+static void note_news(struct tutti *t) {
+        if (t->is_dispatching || t->has_news)
+                return;
+        t->has_news = true;
+        ring_news(t);
+}
+
 void call_launched(struct tutti *t, struct call *call) {
         call->is_launched = true;
         wake(t, call);
@@ -177,8 +202,10 @@ void call_end(struct tutti *t, struct call *call, enum status status, struct fai
         call->failure = f;
         wake(t, call);
         call->ended_in = t->reconnect ? t->reconnect->n_ends : 0;
-        if (call->type == CALL_WORK)
+        if (call->type == CALL_WORK) {
+                note_news(t);
                 work_end(t, call);
+        }
         if (call->type == CALL_JOIN && call->group && status == STATUS_OK)
                 group_begin_epoch(call->group, &call->joined);
         reconnect_call_ended(t, call);

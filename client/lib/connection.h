@@ -4,6 +4,8 @@
  * on an eventfd, outside the lock, takes in what arrives, and wakes whoever it was for; the others sleep on a
  * condition of their own. When the leader has what it came for, the next one leads. Any thread may take in
  * packets in passing (dispatch, test, a full socket); where these are the leader's, the eventfd tells it.
+ * Who sleeps on the descriptor of tutti_fd is told by another eventfd, `news`, when a work has ended without
+ * tutti_dispatch.
  *
  * Locks, always in this order: growing (regions are made by one thread at a time), sending (a request with
  * all its parts), lock (everything else; never held across a call that blocks). */
@@ -77,6 +79,7 @@ struct waiter {
 struct tutti {
         struct fork_guard *guard;
         int socket, event, epoll;
+        int news;      /* -1: tutti_fd was not asked for */
         bool has_user; /* questions are about this one; set before they are asked */
         uint32_t user;
 
@@ -97,6 +100,8 @@ struct tutti {
         struct list others; /* all other calls, oldest first */
         struct list waiters;
         struct waiter *leader;       /* who sleeps in poll */
+        bool is_dispatching;         /* by tutti_dispatch */
+        bool has_news;               /* a work has ended otherwise since the last tutti_dispatch */
         bool is_lost;                /* the connection has ended; `lost` is why, for later calls */
         struct failure *lost;        /* NULL: no memory for it */
         struct failure *last_words;  /* an ejection, which the end of file will follow */
@@ -148,7 +153,10 @@ void call_cancel_waits(struct tutti *t, struct call *call);
 /* Takes in everything that has arrived, without blocking. Under `lock`. */
 void connection_take_in(struct tutti *t);
 
-/* The same, and makes the descriptor of tutti_fd unreadable. Under `lock`. */
+/* From here on `news` is rung; also of what has ended before. false: no descriptor is left. Under `lock`. */
+bool connection_open_news(struct tutti *t) MUST_USE;
+
+/* The same as connection_take_in, and makes the descriptor of tutti_fd unreadable. Under `lock`. */
 void connection_dispatch(struct tutti *t);
 
 /* The connection is over: every call ends. `because` is a sentence more for the text, or "". Under `lock`. */

@@ -73,6 +73,15 @@ static enum status write_runs(struct device_copies *copies, const struct device_
         return status;
 }
 
+bool device_copies_have_room(const struct device_copies *c, const uint64_t *extents) {
+        for (uint32_t i = 0; i < c->n; i++) {
+                const struct device_copy *copy = &c->list[i];
+                if (copy->lie.axis < MAX_DIMS && !open_view_fits(&copy->lie, extents[2 * copy->entry]))
+                        return false;
+        }
+        return true;
+}
+
 void device_copies_settle(struct device_copies *c, const uint64_t *extents) {
         for (uint32_t i = 0; i < c->n; i++)
                 if (c->list[i].lie.axis < MAX_DIMS)

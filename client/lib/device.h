@@ -56,6 +56,8 @@ enum status device_copies_add(
         struct device_copies *c, const struct device_copy *copy, struct error *err) MUST_USE;
 /* Inputs come to the host, in the order of the stream, and are there when it returns. */
 enum status device_copies_begin(struct device_copies *c, void *stream, struct error *err) MUST_USE;
+/* Whether outputs have room for results of these lengths: extents[2 * entry]. */
+bool device_copies_have_room(const struct device_copies *c, const uint64_t *extents);
 /* How long the results of entries are: extents[2 * entry]. Before they go home. */
 void device_copies_settle(struct device_copies *c, const uint64_t *extents);
 /* Outputs go home: their elements, and nothing between them. */

@@ -248,6 +248,17 @@ static void fill_collect(struct tutti_merge *m) {
         }
 }
 
+/* Who takes part, and which of them is elected; false: tuttid names nobody, or somebody who is not there. */
+static bool take_ranks(struct tutti_merge *m, const struct rankset *contributors) {
+        m->ranks = ranks_show(contributors);
+        while (m->elected < m->g->world_size && !tutti_ranks_has(&m->ranks, m->elected))
+                m->elected++;
+        bool are_there = m->elected < m->g->world_size;
+        for (uint32_t rank = m->g->world_size; rank < TUTTI_MAX_WORLD; rank++)
+                are_there &= !tutti_ranks_has(&m->ranks, rank);
+        return are_there;
+}
+
 static enum tutti_status collect(struct tutti_merge *m) {
         struct msg_done done = { 0 };
         uint64_t n_bytes = lay_out(m);
@@ -270,9 +281,10 @@ static enum tutti_status collect(struct tutti_merge *m) {
         enum tutti_status status = meet(m, &h, &done);
         if (status != TUTTI_OK)
                 return status;
-        m->ranks = ranks_show(&done.contributors);
-        while (m->elected < m->g->world_size && !tutti_ranks_has(&m->ranks, m->elected))
-                m->elected++;
+        if (!take_ranks(m, &done.contributors))
+                return thread_say(STATUS_INTERNAL, FIELD_GROUP,
+                        "tuttid named nobody who takes part, or ranks beyond the %u of this group",
+                        m->g->world_size);
         m->slot = tutti_object_data(m->object, done.slot);
         m->is_collected = true;
         return TUTTI_OK;
@@ -346,7 +358,9 @@ static void merge_deinit(struct tutti_merge *m) {
         free(m->memory);
 }
 
-enum tutti_status tutti_merge_call(struct tutti_group *g, const struct tutti_merge_args *args) {
+/* `find_more`: what else is wrong with it, likewise; NULL: nothing is. */
+static enum tutti_status merge_call(struct tutti_group *g, const struct tutti_merge_args *args,
+        const char *(*find_more)(const struct tutti_merge *m)) {
         struct tutti_merge m = { .g = g, .begun_ns = clock_now_ns() };
         if (!g || !args || !arguments_copy(&ARGUMENTS(&m.args), args, args->struct_size))
                 return thread_say(STATUS_INVALID, FIELD_MEMBERSHIP,
@@ -366,11 +380,17 @@ enum tutti_status tutti_merge_call(struct tutti_group *g, const struct tutti_mer
         m.key = keyed.key;
         m.epoch = keyed.epoch;
         const char *fault = find_fault(&m);
+        if (!fault && find_more)
+                fault = find_more(&m);
         if (!fault)
                 merge_tag(m.args.tag ? m.args.tag : "", m.outputs, m.args.n_outputs, m.tag);
         status = fault ? refuse_call(&m, STATUS_INVALID, fault) : both_meetings(&m);
         merge_deinit(&m);
         return status;
+}
+
+enum tutti_status tutti_merge_call(struct tutti_group *g, const struct tutti_merge_args *args) {
+        return merge_call(g, args, NULL);
 }
 
 /* --- a reduction by a function --- */
@@ -394,6 +414,14 @@ static enum tutti_status accumulate(struct tutti_merge *m, void *userdata) {
                                             tutti_status_name(status));
 }
 
+/* The function is told one count for both. */
+static const char *compare_values(const struct tutti_merge *m) {
+        const struct tutti_value *in = m->inputs, *out = m->outputs;
+        bool are_equal = in->n_dims == out->n_dims &&
+                         memcmp(in->shape, out->shape, in->n_dims * sizeof(*in->shape)) == 0;
+        return are_equal ? NULL : "input and output of a reduce_with must be of equal shapes";
+}
+
 enum tutti_status tutti_reduce_with(struct tutti_group *g, const struct tutti_reduce_with_args *args) {
         struct tutti_reduce_with_args a;
         if (!args || !arguments_copy(&ARGUMENTS(&a), args, args->struct_size))
@@ -410,5 +438,5 @@ enum tutti_status tutti_reduce_with(struct tutti_group *g, const struct tutti_re
         const struct tutti_merge_args merge = TUTTI_MERGE(.key = a.key, .tag = a.tag,
                 .fn = a.fn ? accumulate : NULL, .userdata = &accumulation, .inputs = a.input, .n_inputs = 1,
                 .outputs = a.output, .n_outputs = 1, .timeout = a.timeout);
-        return tutti_merge_call(g, &merge);
+        return merge_call(g, &merge, compare_values);
 }

@@ -113,7 +113,8 @@ static enum status object_map_device(
 
 static bool result_is_sound(const struct object_made *made, uint64_t *ret_bytes) {
         const struct msg_result *r = &made->result;
-        return made->fd >= 0 && r->n_slots > 0 && r->n_slots <= 64 && r->size_bytes <= r->stride_bytes &&
+        return made->fd >= 0 && r->n_slots > 0 && r->n_slots <= 64 && r->size_bytes >= made->asked_bytes &&
+               r->size_bytes <= r->stride_bytes &&
                !__builtin_mul_overflow(r->stride_bytes, (uint64_t)r->n_slots, ret_bytes) &&
                (r->device_bytes == 0 || r->device_bytes >= *ret_bytes);
 }
@@ -194,7 +195,7 @@ static enum tutti_status object_ask(
         request.make_result.word = o->word;
         memcpy(o->name, request.make_result.key.bytes, request.make_result.key.n_bytes);
         struct call call;
-        struct object_made made = { .fd = -1 };
+        struct object_made made = { .asked_bytes = request.make_result.size_bytes, .fd = -1 };
         call_init(&call, CALL_OBJECT);
         call.made = &made;
         enum tutti_status status = send_and_wait(g->t, &request, &call);

@@ -29,6 +29,7 @@ struct tutti_object {
 
 /* What comes with the answer to a make; on the stack of who waits for it. */
 struct object_made {
+        uint64_t asked_bytes; /* of a slot */
         struct msg_result result;
         int fd; /* -1: none came */
 };

@@ -234,12 +234,14 @@ void order_abandon(struct tutti *t, const struct order_use *use) {
 }
 
 /* A stream may still stand before a word of the page; it passes, since all are done. Where it is not known
- * which may, the page stays. Before an event none is waited for: where tuttid has gone it may never come. */
+ * which may, the page stays. Before an event none is waited for: where tuttid has gone it may never come. In
+ * a forked child the streams are the parent's, who shares the page. */
 void order_free(struct tutti *t) {
         struct order *o = t->order;
         if (!o)
                 return;
-        order_let_go(t);
+        if (!fork_guard_is_child(t->guard))
+                order_let_go(t);
         t->order = NULL;
         for (uint32_t i = 0; !o->events && i < o->n_contexts && i < MAX_CONTEXTS; i++)
                 driver_wait_all(o->contexts[i]);

@@ -146,6 +146,15 @@ enum status staging_begin(struct staging *s, struct tutti *t, struct error *err)
         return status;
 }
 
+bool staging_has_room(const struct staging *s, const uint64_t *extents) {
+        for (uint32_t i = 0; i < s->n; i++) {
+                const struct staged *v = &s->values[i];
+                if (v->lie.axis < MAX_DIMS && !open_view_fits(&v->lie, extents[2 * v->entry]))
+                        return false;
+        }
+        return true;
+}
+
 void staging_settle(struct staging *s, const uint64_t *extents) {
         for (uint32_t i = 0; i < s->n; i++) {
                 struct staged *v = &s->values[i];

@@ -46,6 +46,8 @@ bool staging_is_written_over(const struct staging *s);
 void staging_fill_again(struct staging *s);
 /* Where a value lies in the piece. */
 uint8_t *staging_at(const struct staging *s, const struct staged *value);
+/* Whether outputs have room for results of these lengths: extents[2 * entry]. */
+bool staging_has_room(const struct staging *s, const uint64_t *extents);
 /* How long the results of entries are: extents[2 * entry]. Before they go home. */
 void staging_settle(struct staging *s, const uint64_t *extents);
 /* Copies the outputs home. Not under `lock`. */

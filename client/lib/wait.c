@@ -79,9 +79,9 @@ static bool sleep_in_poll(const struct tutti *t, int socket, uint64_t deadline_n
         return ppoll(fds, 2, &left, NULL) > 0 && fds[1].revents;
 }
 
-static void empty_event(struct tutti *t) {
+static void empty(int event) {
         uint64_t count;
-        (void)!read(t->event, &count, sizeof(count));
+        (void)!read(event, &count, sizeof(count));
 }
 
 static void lead(struct tutti *t, struct waiter *me, uint64_t deadline_ns) {
@@ -96,7 +96,7 @@ static void lead(struct tutti *t, struct waiter *me, uint64_t deadline_ns) {
         pthread_mutex_lock(&t->lock);
         t->leader = NULL;
         if (is_rung)
-                empty_event(t);
+                empty(t->event);
         connection_take_in(t);
 }
 
@@ -155,12 +155,22 @@ enum wait_end connection_wait_launched(struct tutti *t, const struct call *call,
 /* --- for an event loop --- */
 
 int tutti_fd(struct tutti *t) {
-        return t && !fork_guard_is_child(t->guard) ? t->epoll : -1;
+        if (!t || fork_guard_is_child(t->guard))
+                return -1;
+        pthread_mutex_lock(&t->lock);
+        bool is_open = connection_open_news(t);
+        pthread_mutex_unlock(&t->lock);
+        return is_open ? t->epoll : -1;
 }
 
 /* A leader must not miss what rang for it. */
 void connection_dispatch(struct tutti *t) {
         if (!t->leader)
-                empty_event(t);
+                empty(t->event);
+        if (t->news >= 0 && t->has_news)
+                empty(t->news);
+        t->has_news = false;
+        t->is_dispatching = true;
         connection_take_in(t);
+        t->is_dispatching = false;
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "lib/group.h"
 #include "lib/object.h"
 #include "lib/region.h"
 
@@ -93,6 +94,18 @@ bool work_expect_extents(struct tutti_work *w, uint32_t n) {
         return true;
 }
 
+/* Of an answer that is complete: whether outputs have room for what it tells. NULL, or what is wrong. */
+static const char *check_done(const struct tutti_work *w) {
+        if (w->n_extents < w->extents_expected)
+                return "less lengths than results";
+        if (w->n_extents && (!staging_has_room(&w->staging, w->extents) ||
+                                    !device_copies_have_room(&w->copies, w->extents)))
+                return "a result that is longer than its output";
+        if (w->object && w->done.slot >= w->object->n_slots)
+                return "a slot that its result object does not have";
+        return NULL;
+}
+
 const char *work_take_done(struct tutti_work *w, const struct msg_done *done, bool is_last) {
         if (done->n_extents > w->extents_expected - w->n_extents)
                 return "more lengths than results";
@@ -102,13 +115,11 @@ const char *work_take_done(struct tutti_work *w, const struct msg_done *done, bo
                 w->extents[2 * w->n_extents] = done->extents[i];
                 w->extents[2 * w->n_extents++ + 1] = done->firsts[i];
         }
-        if (is_last && w->n_extents < w->extents_expected)
-                return "less lengths than results";
         if (!w->has_done)
                 w->done = *done;
         w->done.extents = w->done.firsts = NULL; /* gone with the packet */
         w->has_done = true;
-        return NULL;
+        return is_last ? check_done(w) : NULL;
 }
 
 static void end_uses(struct tutti_work *w) {
@@ -206,6 +217,20 @@ static void give_back_unseen(const struct tutti_work *w) {
                 object_give_back(w->object, w->done.slot);
 }
 
+/* It is known to be done, but not from a whole answer: from a status page, or from the lane. */
+static void lose_what_is_not_known(struct tutti_work *w) {
+        struct error e;
+        const char *why = w->call.status == STATUS_OK ? check_done(w) : NULL;
+        if (!why)
+                return;
+        refuse(&e, STATUS_OUTPUT_LOST, FIELD_SHAPE, "it told %s", why);
+        e.outputs_undefined = true;
+        if (w->call.group)
+                group_sign(w->call.group, &e);
+        w->call.status = STATUS_OUTPUT_LOST;
+        w->call.failure = failure_new(&e);
+}
+
 /* What the lane does not tell is as it was in the last answer. */
 static void note_start(struct tutti *t, const struct tutti_work *w) {
         remember_done(t, w->started, &w->done);
@@ -221,6 +246,7 @@ void work_end(struct tutti *t, struct call *call) {
         prefer_own_refusal(w);
         explain_buffer(w);
         kept_note_end(w);
+        lose_what_is_not_known(w);
         if (w->object && w->call.status == STATUS_OK)
                 object_hold(w->object, &w->done);
         end_uses(w);
@@ -387,7 +413,7 @@ enum tutti_status tutti_work_result(struct tutti_work *w, struct tutti_result *r
         if (fork_guard_is_child(w->t->guard))
                 return thread_say_forked();
         pthread_mutex_lock(&w->t->lock);
-        enum status status = w->call.is_ended ? w->call.status : STATUS_PENDING;
+        enum status status = status_of_wait(w, w->call.is_ended ? WAIT_ENDED : WAIT_TIME);
         pthread_mutex_unlock(&w->t->lock);
         if (status == STATUS_OK)
                 status = work_land(w);
@@ -403,7 +429,7 @@ enum tutti_status tutti_work_extent(
         if (fork_guard_is_child(w->t->guard))
                 return thread_say_forked();
         pthread_mutex_lock(&w->t->lock);
-        enum status status = w->call.is_ended ? w->call.status : STATUS_PENDING;
+        enum status status = status_of_wait(w, w->call.is_ended ? WAIT_ENDED : WAIT_TIME);
         uint32_t n = w->n_extents;
         pthread_mutex_unlock(&w->t->lock);
         if (status != STATUS_OK)

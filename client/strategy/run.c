@@ -44,6 +44,11 @@ enum tutti_status check_cross_replica(const char *instead) {
 
 /* --- the meetings of a run --- */
 
+static void write_key(char key[TUTTI_MAX_KEY_BYTES], const struct run *run, uint64_t meeting) {
+        (void)snprintf(key, TUTTI_MAX_KEY_BYTES, "strategy/%llu/%llu", (unsigned long long)run->number,
+                (unsigned long long)meeting);
+}
+
 enum tutti_status context_meet(struct tutti_context *c,
         enum tutti_status (*meet)(struct tutti_context *c, const char *key, void *arg), void *arg) {
         char key[TUTTI_MAX_KEY_BYTES];
@@ -54,8 +59,7 @@ enum tutti_status context_meet(struct tutti_context *c,
                         "called from a merge function: the replicas wait for it, so nobody would come");
         if (c->over != TUTTI_OK)
                 return say(c->over, "a meeting of this run has failed before, and so has the run");
-        (void)snprintf(key, sizeof(key), "strategy/%llu/%llu", (unsigned long long)c->run->number,
-                (unsigned long long)c->n_meetings++);
+        write_key(key, c->run, c->n_meetings++);
         c->is_meeting = 1;
         enum tutti_status status = meet(c, key, arg);
         c->is_meeting = 0;
@@ -161,15 +165,37 @@ static enum tutti_status judge(const struct tutti_context *contexts, uint32_t n)
         return first ? say_text(first->status, first->text) : TUTTI_OK;
 }
 
+/* --- replicas without a thread: the others must not wait for them --- */
+
+static const char no_thread[] = "there is no thread for it";
+
+/* One of them goes straight to the end of the run, on this thread. */
+static void end_here(struct tutti_context *c) {
+        c->status = TUTTI_NO_MEMORY;
+        (void)snprintf(c->why, sizeof(c->why), "%s", no_thread);
+        replica_main(c);
+}
+
+/* The first meeting of all is another than this one, which nobody waits for here. */
+static void end_unseen(struct tutti_context *c) {
+        char key[TUTTI_MAX_KEY_BYTES];
+        struct tutti_work *w = NULL;
+        write_key(key, c->run, 0);
+        say(TUTTI_NO_MEMORY, "replica %u failed: %s", tutti_context_replica_id(c), no_thread);
+        note_failure(c, TUTTI_NO_MEMORY);
+        if (tutti_barrier_start(tutti_context_group(c), key, NULL, &w) == TUTTI_OK)
+                tutti_work_free(w);
+}
+
 static void run_all(struct tutti_context *contexts, uint32_t n) {
         uint32_t n_threads = 0;
         while (n_threads < n &&
                 pthread_create(&contexts[n_threads].thread, NULL, replica_main, &contexts[n_threads]) == 0)
                 n_threads++;
-        for (uint32_t i = n_threads; i < n; i++) /* the others must not wait for one that has no thread */
-                contexts[i].status = TUTTI_NO_MEMORY;
-        for (uint32_t i = n_threads; i < n; i++)
-                replica_main(&contexts[i]);
+        for (uint32_t i = n_threads + 1; i < n; i++)
+                end_unseen(&contexts[i]);
+        if (n_threads < n)
+                end_here(&contexts[n_threads]);
         for (uint32_t i = 0; i < n_threads; i++)
                 pthread_join(contexts[i].thread, NULL);
 }

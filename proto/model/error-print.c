@@ -245,7 +245,10 @@ static void print_expired(const struct error *e, struct text *t) {
 /* --- the connection, the daemon, the machine --- */
 
 static void print_output_lost(const struct error *e, struct text *t) {
-        text_add(t, "it was begun in place, and is not known to have been done when tuttid ended.");
+        text_add(t, "%s",
+                e->field == FIELD_SHAPE
+                        ? "it was done, but what its result is, tuttid has not told to the end."
+                        : "it was begun in place, and is not known to have been done when tuttid ended.");
         say_more_detail(e, t);
         text_add(t,
                 "\nIts outputs hold neither the old nor the new values: fill them anew before you submit it "

@@ -76,6 +76,10 @@ uint64_t open_view_close(struct open_view *v, uint64_t length) {
         return count;
 }
 
+bool open_view_fits(const struct open_view *v, uint64_t length) {
+        return v->axis >= v->view.n_dims || length <= v->view.shape[v->axis];
+}
+
 /* --- moving elements --- */
 
 /* A run of elements along the last dimension. */

@@ -38,6 +38,8 @@ struct open_view {
 
 /* Of that length, simplified; nothing is open any more. Its elements. */
 uint64_t open_view_close(struct open_view *v, uint64_t length);
+/* Whether there is room for that length. */
+bool open_view_fits(const struct open_view *v, uint64_t length);
 
 /* --- who shares bytes with whom --- */
 

@@ -190,6 +190,38 @@ START_TEST(a_callers_accumulation_function_reduces) {
 }
 END_TEST
 
+/* One output after the other has less room than the count that its function would be told; who comes late
+ * hears the same. */
+static void reduce_into_less(struct replica *me) {
+        struct floats in, out;
+        struct tutti_group *g = join_train(me, TUTTI_FAIL);
+        floats_init(me->t, &in, N);
+        floats_init(me->t, &out, N);
+        floats_fill(&in, 2);
+        floats_fill(&out, -1);
+        for (uint32_t wrong = 0; wrong < me->n; wrong++) {
+                struct tutti_value output = out.value;
+                if (wrong == me->rank)
+                        output.shape[0] = 10;
+                enum tutti_status status = tutti_reduce_with(
+                        g, &TUTTI_REDUCE_WITH(.fn = median, .input = &in.value, .output = &output));
+                if (status == TUTTI_EXPIRED)
+                        status = tutti_error_info()->cause;
+                expect_status(status, wrong == me->rank ? TUTTI_INVALID : TUTTI_PEER_REFUSED);
+                expect_in(tutti_error(), "must be of equal shapes");
+                floats_expect(&out, -1);
+        }
+        expect_status(tutti_reduce_with(
+                              g, &TUTTI_REDUCE_WITH(.fn = median, .input = &in.value, .output = &out.value)),
+                TUTTI_OK);
+        floats_expect(&out, 2);
+}
+
+START_TEST(P4_an_output_of_another_shape_than_the_input_is_refused_for_all) {
+        replicas_run(3, reduce_into_less);
+}
+END_TEST
+
 /* --- it does not --- */
 
 static void fail_for_all(struct replica *me) {
@@ -583,6 +615,7 @@ END_TEST
 
 UNIT_MAIN("merge", 60, one_function_runs_once_over_all_values_on_1_2_3_4_5_7_8_replicas,
         values_of_any_kind_and_number_are_seen, a_callers_accumulation_function_reduces,
+        P4_an_output_of_another_shape_than_the_input_is_refused_for_all,
         TE1_a_function_that_fails_fails_for_all_with_its_words,
         TE6_a_call_from_a_merge_function_of_the_same_group_is_refused,
         TE2_other_tags_numbers_and_shapes_are_told_to_all_before_it_runs,

@@ -217,6 +217,35 @@ START_TEST(A12_who_holds_the_latest_alone_never_sees_busy) {
 }
 END_TEST
 
+/* Its slot was told, so that it is held beyond the handle. */
+static void meet_and_look(struct replica *me) {
+        struct floats f;
+        struct tutti_group *g = join_train(me, TUTTI_FAIL);
+        struct tutti_object *o = object_make(g, "sums", 10);
+        const struct tutti_value output = value_in(o, 0, 10);
+        floats_init(me->t, &f, 10);
+        for (uint32_t i = 0; i < 10; i++) {
+                struct tutti_work *w;
+                struct tutti_result result;
+                enum tutti_status status;
+                floats_fill(&f, (float)i);
+                expect_status(
+                        tutti_all_reduce_start(g, NULL, TUTTI_SUM, &f.value, &output, NULL, &w), TUTTI_OK);
+                while ((status = tutti_work_result(w, &result)) == TUTTI_PENDING)
+                        expect_status(tutti_dispatch(me->t), TUTTI_OK);
+                expect_status(status, TUTTI_OK);
+                tutti_work_free(w);
+                expect_status(tutti_barrier(g, NULL), TUTTI_OK);
+                expect_slot(o, result.slot, 0, 10, (float)(2 * i));
+                expect_status(tutti_object_release(o, result.slot), TUTTI_OK);
+        }
+}
+
+START_TEST(P17_a_slot_that_was_told_is_not_given_back_with_the_handle) {
+        replicas_run(2, meet_and_look);
+}
+END_TEST
+
 /* --- who holds --- */
 
 static void release_wrongly(struct replica *me) {
@@ -426,6 +455,8 @@ END_TEST
 UNIT_MAIN("results", 60, P14_a_result_is_written_once_and_read_by_all_slots_in_turn,
         P14_a_batch_puts_its_entries_into_one_slot, P14_a_broadcast_goes_into_one_place_for_all,
         A12_who_does_not_collect_results_is_named_and_its_death_frees_them,
-        A12_who_holds_the_latest_alone_never_sees_busy, P17_a_slot_is_released_once_and_by_its_holder,
-        P18_leaving_gives_back_what_is_held, P4_halves_that_mean_different_results_are_refused,
+        A12_who_holds_the_latest_alone_never_sees_busy,
+        P17_a_slot_that_was_told_is_not_given_back_with_the_handle,
+        P17_a_slot_is_released_once_and_by_its_holder, P18_leaving_gives_back_what_is_held,
+        P4_halves_that_mean_different_results_are_refused,
         P4_a_half_that_names_no_place_of_its_own_is_refused, P20_nothing_is_left_after_500_deaths_of_holders)

@@ -1,5 +1,6 @@
 /* One process with many threads, several groups, and all memberships of each, over one connection and over
  * several: every verb, all at once (P2). Made to be run under the thread sanitizer, too. */
+#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include "meeting.h"
@@ -227,5 +228,44 @@ START_TEST(P2_and_four_connections) {
 }
 END_TEST
 
+/* --- an event loop, and a thread that takes in what it waits for --- */
+
+static void *meet_meanwhile(void *arg) {
+        struct worker *w = arg;
+        note(w, "barrier", tutti_barrier(w->crowd->groups[0][0], "meanwhile"));
+        return NULL;
+}
+
+static int poll_for(const struct replica *me, double seconds) {
+        struct pollfd fds = { .fd = tutti_fd(me->t), .events = POLLIN };
+        return poll(&fds, 1, (int)(1000 * seconds));
+}
+
+/* The other thread waits for what comes later, so that it takes in the end of the loop's work first. */
+static void wait_in_a_loop(struct replica *me) {
+        struct crowd c = { .groups = { { join_train(me, TUTTI_FAIL) } } };
+        for (int round = 0; round < 20; round++) {
+                struct tutti_work *w;
+                struct tutti_result result;
+                expect_status(tutti_barrier_start(c.groups[0][0], "of the loop", NULL, &w), TUTTI_OK);
+                if (round > 0) /* the first time it is asked for when all is over */
+                        ck_assert_int_ge(tutti_fd(me->t), 0);
+                run_threads(&c, 1, meet_meanwhile);
+                ck_assert_int_eq(poll_for(me, 10 * unit_scale()), 1);
+                expect_status(tutti_dispatch(me->t), TUTTI_OK);
+                expect_status(tutti_work_result(w, &result), TUTTI_OK);
+                for (int i = 0; i < 100 && poll_for(me, 0) == 1; i++) /* answers that nobody waits for */
+                        expect_status(tutti_dispatch(me->t), TUTTI_OK);
+                ck_assert_int_eq(poll_for(me, 0), 0);
+                tutti_work_free(w);
+        }
+}
+
+START_TEST(the_descriptor_tells_of_works_whose_end_another_thread_has_taken_in) {
+        replicas_run(2, wait_in_a_loop);
+}
+END_TEST
+
 UNIT_MAIN("threads", 60, P2_eight_threads_share_one_connection_three_groups_and_all_their_members,
-        P2_and_two_connections, P2_and_four_connections)
+        P2_and_two_connections, P2_and_four_connections,
+        the_descriptor_tells_of_works_whose_end_another_thread_has_taken_in)

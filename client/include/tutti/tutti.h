@@ -57,7 +57,7 @@ enum tutti_status {
         TUTTI_PEER_REFUSED,    /* a member's half was refused */
         TUTTI_REPLICA_LOST,    /* a member died, disconnected or was ejected */
         TUTTI_LEFT,            /* this membership has ended by leave */
-        TUTTI_OUTPUT_LOST,     /* begun in place and not known to be done */
+        TUTTI_OUTPUT_LOST,     /* begun in place and not known to be done; or done, and its length unknown */
         TUTTI_QUOTA,           /* a limit of this user */
         TUTTI_LIMIT,           /* a limit for everybody */
         TUTTI_PERMISSION,
@@ -247,10 +247,10 @@ TUTTI_API void tutti_open_args_init(struct tutti_open_args *args);
  * a call takes longer meanwhile, and nothing else is seen, but for one end: OUTPUT_LOST, to all members
  * alike, of a collective that was being written over its own inputs in buffers when tuttid was killed.
  * Nothing else has happened to it then: fill the inputs anew and submit it again. (Values in plain memory are
- * kept, and never end so; those in place are read again from there.) A member that is not back within the
- * join timeout counts as lost. What a work
- * tells of its result (times, checks) is nothing where its answer died with tuttid. When the time is over:
- * DAEMON_LOST for everything, as without.
+ * kept, and never end so; those in place are read again from there.) One whose length only the answer would
+ * have told (gather, sparse values) ends so for the member that did not get it. A member that is not back
+ * within the join timeout counts as lost. What a work tells of its result (times, checks) is nothing where its
+ * answer died with tuttid. When the time is over: DAEMON_LOST for everything, as without.
  *
  * Not carried over: result objects and buffers in device memory. A connection that has any is lost as
  * without. */
@@ -260,7 +260,9 @@ TUTTI_API enum tutti_status tutti_open_with(const struct tutti_open_args *args, 
  * memory only. NULL is fine. */
 TUTTI_API void tutti_close(struct tutti *t);
 
-/* One descriptor for an event loop: when it is readable, call tutti_dispatch. Owned by the library. */
+/* One descriptor for an event loop: when it is readable, call tutti_dispatch. Owned by the library. It tells
+ * also of works whose end another call or thread has taken in. -1: in a forked child, or there is no
+ * descriptor left. */
 TUTTI_API int tutti_fd(struct tutti *t);
 
 /* Takes in what has arrived, without waiting. OK, DAEMON_LOST, FORKED. Works that ended are seen by
