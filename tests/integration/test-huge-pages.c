@@ -14,6 +14,7 @@
 #include "pool.h"
 #include "program.h"
 #include "replica.h"
+#include "smaps.h"
 #include "unit.h"
 
 #define MIB         ((size_t)1 << 20)

@@ -14,8 +14,3 @@ void pool_give_back(void);
 
 /* How many pages are there and not promised to anybody. */
 uint64_t pool_free(void);
-
-/* The sum of these lines ("ShmemPmdMapped:") of /proc/PID/smaps, in bytes. */
-uint64_t smaps_bytes(int pid, const char *line);
-/* How much of the pool it has mapped, in bytes. */
-uint64_t smaps_bytes_of_pool(int pid);
