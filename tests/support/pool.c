@@ -68,10 +68,11 @@ static int lock_pool(void) {
 /* A page that somebody still has is only marked to go, and may come back to the pool all the same, while
  * processes of a test that failed are ending. */
 static int put_back(uint64_t size) {
-        int e = set_size(size);
+        int e = 0;
         for (int tenths = 0; e == 0 && count("nr_hugepages") != size && tenths < 100; tenths++) {
-                nanosleep(&(struct timespec){ .tv_nsec = 100000000 }, NULL);
                 e = set_size(size);
+                if (count("nr_hugepages") != size)
+                        nanosleep(&(struct timespec){ .tv_nsec = 100000000 }, NULL);
         }
         return e;
 }

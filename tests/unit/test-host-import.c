@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include "backends/host/kernels.h"
+#include "base/fd.h"
 #include "failing.h"
 #include "host-memory.h"
 #include "pool.h"
@@ -183,6 +184,31 @@ START_TEST(F6_P16_a_hole_in_pages_of_the_pool_is_its_owners_fault) {
 }
 END_TEST
 
+/* A page of the pool is not tuttid's memory; without one there is a SIGBUS like any. */
+START_TEST(F6_P16_unguarded_a_hole_takes_a_page_of_the_pool_or_is_survived) {
+        const struct memory *culprit = NULL;
+        struct backend *b = new_backend();
+        struct buffer to, holed = { 0 };
+        fd_close(&host_backend_of(b)->userfaultfd);
+        pool_take(1);
+        holed.chore = import(b, make_pool_memfd(2 * POOL_PAGE_BYTES), 2 * POOL_PAGE_BYTES, ACCESS_IN);
+        ck_assert_msg(holed.chore.status == STATUS_OK, "%s", holed.chore.why);
+        ck_assert(!holed.chore.memory->is_guarded);
+        ck_assert_uint_eq(pool_free(), 1);
+        buffer_init(&to, b, PAGE, 8);
+        memset(to.data, 5, PAGE);
+        ck_assert_int_eq(copy_from(b, &holed, 8, &to, &culprit), STATUS_OK);
+        ck_assert_uint_eq(to.data[0], 0);
+        ck_assert_uint_eq(pool_free(), 0);
+        ck_assert_int_eq(copy_from(b, &holed, POOL_PAGE_BYTES, &to, &culprit), STATUS_BAD_FD);
+        ck_assert_ptr_eq(culprit, holed.chore.memory);
+        buffer_deinit(&to, b);
+        release(b, &holed.chore);
+        b->ops->free(b);
+        pool_give_back();
+}
+END_TEST
+
 /* Reserving for its mapping would be taking them from the client. */
 START_TEST(F6_mapping_pages_of_the_pool_takes_none_of_it) {
         struct backend *b = new_backend();
@@ -323,6 +349,7 @@ UNIT_MAIN("host-import", 20, a_memfd_is_sealed_mapped_and_guarded,
         O1_a_memfd_that_takes_no_seals_is_refused, O1_a_memfd_opened_read_only_is_refused,
         O1_a_memfd_sealed_against_writing_is_refused, O1_a_memfd_shorter_than_said_is_refused,
         O1_what_is_no_memory_is_refused, F6_P16_a_hole_in_pages_of_the_pool_is_its_owners_fault,
+        F6_P16_unguarded_a_hole_takes_a_page_of_the_pool_or_is_survived,
         F6_mapping_pages_of_the_pool_takes_none_of_it, F6_transparent_pages_are_mapped_where_they_count,
         no_bytes_are_a_buffer_too, memory_that_cannot_be_mapped_is_refused,
         every_failing_call_of_an_import_is_a_status, a_backend_without_memory_is_an_error,
