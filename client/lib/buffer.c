@@ -83,7 +83,7 @@ void buffers_free(struct tutti *t) {
 struct cut {
         uint64_t n_bytes, align_bytes;
         enum pages pages; /* of the region to cut it from */
-        struct text *why; /* with pages: why not those before */
+        const char *why;  /* with pages: why not those before; NULL: "" */
 };
 
 static uint64_t round_up(uint64_t n, uint64_t to) {
@@ -135,7 +135,7 @@ static enum status cut_from_new(struct tutti_buffer *b, const struct cut *cut, s
         const struct region_plan plan = { .n_bytes = size_of_next(t, cut),
                 .pages = cut->pages,
                 .first_bytes = cut->n_bytes,
-                .why = cut->why ? cut->why->buf : "" };
+                .why = cut->why ? cut->why : "" };
         enum status status = region_make(t, &plan, &r, err);
         if (status != STATUS_OK)
                 return status;
@@ -171,18 +171,20 @@ static enum status buffer_back(struct tutti_buffer *b, const struct cut *cut, st
 }
 
 /* From the first of the three ways that is open. */
-static enum status buffer_back_huge(struct tutti_buffer *b, struct cut *cut, struct error *err) {
+static enum status buffer_back_huge(struct tutti_buffer *b, const struct cut *ask, struct error *err) {
         static const enum pages ways[] = { PAGES_POOL, PAGES_TRANSPARENT, PAGES_ORDINARY };
         char buf[sizeof(b->region->why)];
         struct text why;
         enum status status = STATUS_NO_MEMORY;
         text_init(&why, buf, sizeof(buf));
-        cut->why = &why;
         for (size_t i = 0; i < ARRAY_SIZE(ways) && status == STATUS_NO_MEMORY; i++) {
                 if (i > 0)
-                        pages_explain(ways[i - 1], cut->n_bytes, &why);
-                cut->pages = ways[i];
-                status = buffer_back(b, cut, err);
+                        pages_explain(ways[i - 1], ask->n_bytes, &why);
+                const struct cut cut = { .n_bytes = ask->n_bytes,
+                        .align_bytes = ask->align_bytes,
+                        .pages = ways[i],
+                        .why = why.buf };
+                status = buffer_back(b, &cut, err);
         }
         return status;
 }
@@ -214,7 +216,7 @@ enum status buffer_make(
         if (!b)
                 return no_memory_for_handle(err);
         const uint64_t page = ordinary_page_bytes();
-        struct cut cut = { .n_bytes = round_up(args->n_bytes ? args->n_bytes : 1, BUFFER_ALIGN),
+        const struct cut cut = { .n_bytes = round_up(args->n_bytes ? args->n_bytes : 1, BUFFER_ALIGN),
                 .align_bytes = args->n_bytes >= page ? page : BUFFER_ALIGN };
         pthread_mutex_lock(&t->growing);
         enum status status =

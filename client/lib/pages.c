@@ -130,7 +130,7 @@ static void explain_pool(uint64_t n_bytes, struct text *t) {
                 text_add(t, "this kernel has no pool of 2 MiB pages");
                 return;
         }
-        text_add(t, "%llu pages of the pool were needed, %llu of its %llu are free (vm.nr_hugepages)",
+        text_add(t, "pages needed of the pool: %llu, free: %llu of %llu (vm.nr_hugepages)",
                 (unsigned long long)((n_bytes + HUGE_PAGE_BYTES - 1) / HUGE_PAGE_BYTES),
                 (unsigned long long)(n_free > n_reserved ? n_free - n_reserved : 0), (unsigned long long)n);
 }

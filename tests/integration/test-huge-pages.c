@@ -18,7 +18,7 @@
 #include "unit.h"
 
 #define MIB         ((size_t)1 << 20)
-#define NOT_IN_POOL "of the pool were needed, 0 of its"
+#define NOT_IN_POOL ", free: 0 of "
 
 static struct tutti_group *join(struct replica *me) {
         return replica_join_group(me, &TUTTI_JOIN(.group = "train"));
@@ -111,7 +111,7 @@ static void work_without_a_pool(struct replica *me) {
         huge_floats(me->t, &other, 300000);
         huge_floats(me->t, &large, 8 * MIB);
         expect_in(tutti_buffer_fallback(large.buffer), NOT_IN_POOL);
-        expect_in(tutti_buffer_fallback(small.buffer), "1 pages " NOT_IN_POOL);
+        expect_in(tutti_buffer_fallback(small.buffer), "pages needed of the pool: 1" NOT_IN_POOL);
         ck_assert(tutti_buffer_page_bytes(small.buffer) == 4096 ||
                   tutti_buffer_page_bytes(small.buffer) == POOL_PAGE_BYTES);
         floats_meet(g, NULL, &small, 1, 2);
@@ -351,7 +351,7 @@ static void take_what_is_there(struct replica *me) {
         struct tutti_buffer *large, *fits, *more;
         struct tutti *t = replica_open(me);
         ask_for_huge(t, 10 * MIB, &large);
-        expect_in(tutti_buffer_fallback(large), "5 pages of the pool were needed, 4 of its");
+        expect_in(tutti_buffer_fallback(large), "pages needed of the pool: 5, free: 4 of");
         expect_pool_free(4); /* nothing of it was kept */
         ask_for_huge(t, 6 * MIB, &fits);
         ck_assert_str_eq(tutti_buffer_fallback(fits), "");
@@ -568,7 +568,7 @@ START_TEST(F6_another_tuttid_is_told_the_same) {
         const struct told told = ask_tuttid(h);
         ck_assert_uint_eq(told.n_rows, 4);
         ck_assert_uint_eq(told.n_fallbacks, 1);
-        expect_in(told.why, "8 pages of the pool were needed");
+        expect_in(told.why, "pages needed of the pool: 8");
         ck_assert_uint_ge(smaps_bytes_of_pool(host_pid(h)), 2 * 2 * POOL_PAGE_BYTES);
         replicas_tell(r, 2, "end");
         replicas_end(h, r, 2);
@@ -608,7 +608,7 @@ START_TEST(F6_tuttictl_shows_pages_and_what_they_are_instead_of) {
         program_deinit(&p);
         ask_tuttictl(h, "buffers", &p);
         expect_in(p.out, "2 MiB  pool");
-        expect_in(p.out, "8 pages of the pool");
+        expect_in(p.out, "pages needed of the pool: 8");
         program_deinit(&p);
         replicas_tell(r, 1, "end");
         replicas_end(h, r, 1);

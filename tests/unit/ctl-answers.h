@@ -216,7 +216,7 @@ static const struct tutti_row status_rows[] = {
                         .last_age_ns = 2 * S } },
         PAGES_ROW(4711, "pool", 2 << 20, ""),
         PAGES_ROW(4711, "pool", 2 << 20, ""),
-        PAGES_ROW(4711, "ordinary", 4096, "8 pages of the pool were needed, 0 of its 16 are free"),
+        PAGES_ROW(4711, "ordinary", 4096, "pages needed of the pool: 8, free: 0 of 16"),
         PAGES_ROW(0, "transparent", 2 << 20, "this kernel has no pool of 2 MiB pages"),
 };
 

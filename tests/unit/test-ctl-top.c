@@ -152,8 +152,8 @@ START_TEST(pages_that_were_asked_for_stand_below_the_holders_F6) {
                 "No buffers of yours.\n"
                 "    pid      bytes      page  pages        why\n"
                 "   4711     32 MiB     2 MiB  pool\n"
-                "   4711     16 MiB     4 KiB  ordinary     8 pages of the pool were needed, 0 of\n"
-                "                                          its 16 are free\n"
+                "   4711     16 MiB     4 KiB  ordinary     pages needed of the pool: 8, free: 0\n"
+                "                                          of 16\n"
                 "      ?     16 MiB     2 MiB  transparent  this kernel has no pool of 2 MiB pages\n");
 }
 END_TEST
