@@ -31,11 +31,12 @@ struct buffer {
         struct charge descriptor, bytes;
         struct holder *holder;
         struct list holder_link;
-        struct story *story;
+        struct story *story; /* NULL: nothing to tell */
         UT_hash_handle hh;
 };
 
-/* Of host memory through which a device's is copied: for people. */
+/* Of host memory through which a device's is copied, or that has not the pages that were wished for: for
+ * people. */
 struct story {
         char stands_for[48], why[160];
 };
@@ -54,6 +55,7 @@ struct buffers {
         struct buffer *by_id;
         struct holder *holders;
         uint32_t n_ready, n_importing;
+        uint32_t n_short; /* of the ready ones: huge pages were asked for, and they have none of the pool */
         struct buffer *last; /* found: a batch names the same one again and again */
 };
 
@@ -125,6 +127,11 @@ static void buffer_free(struct buffer *buf) {
         free(buf);
 }
 
+/* As its client says. */
+static bool buffer_is_short(const struct buffer *buf) {
+        return buf->chore.pages == PAGES_TRANSPARENT || buf->chore.pages == PAGES_ORDINARY;
+}
+
 /* The numbers of its holder and of all, by the state it is in. */
 static void buffer_count(struct buffers *b, struct buffer *buf) {
         switch (buf->state) {
@@ -134,6 +141,7 @@ static void buffer_count(struct buffers *b, struct buffer *buf) {
                 break;
         case BUFFER_READY:
                 b->n_ready++;
+                b->n_short += buffer_is_short(buf);
                 buf->holder->n_ready++;
                 buf->holder->ready_bytes += buf->n_bytes;
                 break;
@@ -149,6 +157,7 @@ static void buffer_uncount(struct buffers *b, struct buffer *buf) {
                 break;
         case BUFFER_READY:
                 b->n_ready--;
+                b->n_short -= buffer_is_short(buf);
                 buf->holder->n_ready--;
                 buf->holder->ready_bytes -= buf->n_bytes;
                 break;
@@ -343,13 +352,15 @@ static bool buffer_describe_ask(struct buffer *buf, const struct buffer_ask *ask
         buf->chore.handle_offset_bytes = r->handle_offset_bytes;
         if (r->n_handle_bytes == sizeof(buf->chore.handle))
                 memcpy(buf->chore.handle, r->handle, sizeof(buf->chore.handle));
-        if (!r->stands_for || r->stands_for[0] == '\0')
+        buf->chore.pages = ask->path == PATH_MEMFD ? r->pages : PAGES_UNSPECIFIED;
+        bool stands_for = r->stands_for && r->stands_for[0] != '\0';
+        if (!stands_for && !buffer_is_short(buf))
                 return true;
         buf->story = calloc(1, sizeof(*buf->story));
         if (!buf->story)
                 return false;
-        text_copy(buf->story->stands_for, sizeof(buf->story->stands_for), r->stands_for);
-        text_copy(buf->story->why, sizeof(buf->story->why), r->why);
+        text_copy(buf->story->stands_for, sizeof(buf->story->stands_for), stands_for ? r->stands_for : "");
+        text_copy(buf->story->why, sizeof(buf->story->why), r->why ? r->why : "");
         return true;
 }
 
@@ -500,21 +511,48 @@ void buffer_unlease(struct buffers *b, struct place *place, struct list *chores)
         buffer_go_if_done(buf, chores);
 }
 
+static uint64_t pool_page_bytes(const struct buffer *buf) {
+        return buf->chore.memory && buf->chore.path == PATH_MEMFD ? buf->chore.memory->pool_page_bytes : 0;
+}
+
+/* What there is to tell, though its memory is the host's and ordinary. */
+static bool buffer_has_something_to_tell(const struct buffer *buf) {
+        return buf->chore.path != PATH_MEMFD || buf->story || pool_page_bytes(buf) > 0;
+}
+
+static struct buffer_description describe(const struct buffer *buf) {
+        return (struct buffer_description){ .session = buf->key.session,
+                .id = buf->key.id,
+                .n_bytes = buf->n_bytes,
+                .uid = buf->chore.uid,
+                .path = buf->chore.path,
+                .device = buf->chore.device,
+                .stands_for = buf->story ? buf->story->stands_for : "",
+                .why = buf->story ? buf->story->why : "",
+                .pages = buf->chore.pages,
+                .pool_page_bytes = pool_page_bytes(buf) };
+}
+
 bool buffers_describe(const struct buffers *b, uint32_t i, struct buffer_description *ret) {
         for (const struct buffer *buf = b->by_id; buf; buf = buf->hh.next) {
-                if (buf->state != BUFFER_READY || (buf->chore.path == PATH_MEMFD && !buf->story) || i-- > 0)
+                if (buf->state != BUFFER_READY || !buffer_has_something_to_tell(buf) || i-- > 0)
                         continue;
-                *ret = (struct buffer_description){ .session = buf->key.session,
-                        .id = buf->key.id,
-                        .n_bytes = buf->n_bytes,
-                        .uid = buf->chore.uid,
-                        .path = buf->chore.path,
-                        .device = buf->chore.device,
-                        .stands_for = buf->story ? buf->story->stands_for : "",
-                        .why = buf->story ? buf->story->why : "" };
+                *ret = describe(buf);
                 return true;
         }
         return false;
+}
+
+bool buffers_describe_short(const struct buffers *b, const uint32_t *uid, struct buffer_shortage *ret) {
+        *ret = (struct buffer_shortage){ 0 };
+        for (const struct buffer *buf = b->n_short ? b->by_id : NULL; buf; buf = buf->hh.next) {
+                if (buf->state != BUFFER_READY || !buffer_is_short(buf) || (uid && *uid != buf->chore.uid))
+                        continue;
+                if (ret->n_buffers++ == 0)
+                        ret->first = describe(buf);
+                ret->n_bytes += buf->n_bytes;
+        }
+        return ret->n_buffers > 0;
 }
 
 uint32_t buffers_count(const struct buffers *b) {

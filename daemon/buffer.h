@@ -87,8 +87,8 @@ enum status buffer_lease(struct buffers *b, uint64_t session, struct place *plac
 /* Gives a lease back; harmless on a place without one. */
 void buffer_unlease(struct buffers *b, struct place *place, struct list *chores);
 
-/* What people are told of a buffer that has to do with a device: in its memory, or host memory that stands
- * for some.
+/* What people are told of a buffer that has to do with a device (in its memory, or host memory that stands
+ * for some), or that lies in huge pages, or was meant to.
  */
 struct buffer_description {
         uint64_t session, id, n_bytes;
@@ -96,10 +96,22 @@ struct buffer_description {
         enum memory_path path;
         uint32_t device;
         const char *stands_for, *why; /* "": nothing of the kind */
+        enum pages pages;             /* as its client says */
+        uint64_t pool_page_bytes;     /* as tuttid has found; 0: it lies in no pages of the pool */
 };
 
 /* The i-th of them; false: there are fewer. */
 bool buffers_describe(const struct buffers *b, uint32_t i, struct buffer_description *ret);
+
+/* Buffers for which huge pages were asked, and that have none of the pool. */
+struct buffer_shortage {
+        uint32_t n_buffers;
+        uint64_t n_bytes;
+        struct buffer_description first;
+};
+
+/* Those of this user; NULL: of all. false: there are none. One pass over all buffers, where there are any. */
+bool buffers_describe_short(const struct buffers *b, const uint32_t *uid, struct buffer_shortage *ret);
 
 /* Registered and not failed, over all; and of one session. */
 uint32_t buffers_count(const struct buffers *b);

@@ -1,7 +1,8 @@
-/* Rows of GPUs and of memory that has to do with them. */
+/* Rows of GPUs and of memory that has to do with them, or has pages of its own kind. */
 #include "conductor-rows.h"
 
 #include <string.h>
+#include "base/pages.h"
 
 static const char *path_name(enum memory_path path) {
         switch (path) {
@@ -86,6 +87,23 @@ bool write_gpus(struct row_writer *w, struct query *q) {
         return true;
 }
 
+static bool is_of_no_device(const struct buffer_description *d) {
+        return d->path == PATH_MEMFD && d->stands_for[0] == '\0';
+}
+
+/* Where its client and tuttid say different things, tuttid has looked. */
+static const char *pages_name(const struct buffer_description *d) {
+        if (d->pool_page_bytes > 0)
+                return "pool";
+        return d->pages == PAGES_TRANSPARENT ? "transparent" : "ordinary";
+}
+
+static uint64_t page_bytes_of(const struct buffer_description *d) {
+        if (d->pool_page_bytes > 0)
+                return d->pool_page_bytes;
+        return d->pages == PAGES_TRANSPARENT ? HUGE_PAGE_BYTES : ordinary_page_bytes();
+}
+
 static void write_buffer(struct row_writer *w, const struct buffer_description *d) {
         const struct session *s = session_find(w->conductor->house.sessions, d->session);
         struct row *row = writer_add(w, ROW_BUFFER, 512);
@@ -100,8 +118,35 @@ static void write_buffer(struct row_writer *w, const struct buffer_description *
                 .buffer = d->id,
                 .size_bytes = d->n_bytes,
                 .device = device == DEVICE_UNKNOWN ? stands_for : device_name(device, name),
-                .path = path_name(d->path),
+                .path = is_of_no_device(d) ? pages_name(d) : path_name(d->path),
+                .page_bytes = is_of_no_device(d) ? page_bytes_of(d) : 0,
                 .why = why };
+}
+
+static bool sees_all(const struct row_writer *w, const struct query *q) {
+        return w->session->viewer.is_admin && !q->has_user;
+}
+
+/* A line for all of them together: a job asks for many. */
+bool write_shortage(struct row_writer *w, struct query *q) {
+        struct buffer_shortage s;
+        const uint32_t *uid = sees_all(w, q) ? NULL : &w->session->viewer.uid;
+        if (!buffers_describe_short(w->conductor->house.buffers, uid, &s))
+                return true;
+        const struct session *first = session_find(w->conductor->house.sessions, s.first.session);
+        struct row *row = writer_add(w, ROW_FALLBACK, 512);
+        char *why = arena_calloc(&w->arena, 1, 512);
+        CHECK(why); /* writer_add has made room */
+        struct text t;
+        text_init(&t, why, 512);
+        text_add_bytes(&t, s.n_bytes);
+        text_add(&t,
+                " in %u region%s lie in none of the pool, though huge ones were asked for; the first, of pid "
+                "%u, in %s ones: %s",
+                s.n_buffers, s.n_buffers == 1 ? "" : "s", first ? first->pid : 0, pages_name(&s.first),
+                s.first.why);
+        row->fallback = (struct row_fallback){ .what = "huge-pages", .why = why };
+        return true;
 }
 
 /* `q->rank` is where it goes on. */
@@ -110,7 +155,7 @@ bool write_buffers(struct row_writer *w, struct query *q) {
         for (; buffers_describe(w->conductor->house.buffers, q->rank, &d); q->rank++) {
                 if (writer_is_tired(w))
                         return false;
-                if (d.uid == w->session->viewer.uid || (w->session->viewer.is_admin && !q->has_user))
+                if (d.uid == w->session->viewer.uid || sees_all(w, q))
                         write_buffer(w, &d);
         }
         return true;

@@ -76,6 +76,22 @@ void conductor_log_ejected(const struct conductor *c, const struct session *s) {
                 s->process, s->uid, status_name(s->eject_status), s->eject_why);
 }
 
+void conductor_log_pages(const struct conductor *c, struct session *s, const struct msg_register *reg) {
+        const struct member *m = rendezvous_next_member(c->house.rendezvous, s->id, NULL);
+        bool is_transparent = reg->pages == PAGES_TRANSPARENT;
+        char why[160];
+        struct subject about;
+        if (s->is_short_of_pages || (!is_transparent && reg->pages != PAGES_ORDINARY))
+                return;
+        s->is_short_of_pages = true;
+        text_copy(why, sizeof(why), reg->why);
+        subject_init(&about, m ? m->group->job : NULL, m ? m->group->name : NULL);
+        subject_add(&about, m ? (int32_t)m->rank : -1, s->pid);
+        log_about(LOG_LEVEL_WARNING, &about.about,
+                "pid %u (%s, uid %u) asked for huge pages and has %s ones: %s", s->pid, s->process, s->uid,
+                is_transparent ? "transparent" : "ordinary", why);
+}
+
 void conductor_log_turned_away(const struct error *err, uint32_t uid) {
         log_notice(
                 "a connection of uid %u was turned away: %s: %s", uid, status_name(err->status), err->detail);

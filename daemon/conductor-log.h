@@ -10,6 +10,8 @@ void conductor_log_formed(const struct group *g);
 /* A session ends: a line for each of its memberships that is not over. */
 void conductor_log_loss(const struct conductor *c, const struct session *s, enum loss loss, const char *why);
 void conductor_log_ejected(const struct conductor *c, const struct session *s);
+/* Once for a connection, where huge pages were asked for and it says that there were none in the pool. */
+void conductor_log_pages(const struct conductor *c, struct session *s, const struct msg_register *reg);
 void conductor_log_turned_away(const struct error *err, uint32_t uid);
 /* `err`: whom its oldest collective lacks, whose processes have been probed. */
 void conductor_log_stall(const struct group *g, const struct error *err, uint64_t now_ns);

@@ -192,12 +192,12 @@ static bool write_dump_end(struct row_writer *w, struct query *q) {
         return true;
 }
 
-#define MAX_PARTS 9
+#define MAX_PARTS 10
 
 /* NULL ends them. */
 static bool (*const parts[][MAX_PARTS])(struct row_writer *w, struct query *q) = {
-        [WHAT_STATUS] = { write_daemon, write_devices, write_gpus, write_buffers, write_groups,
-                write_groups_pending, write_groups_results, write_groups_fallbacks },
+        [WHAT_STATUS] = { write_daemon, write_devices, write_gpus, write_shortage, write_buffers,
+                write_groups, write_groups_pending, write_groups_results, write_groups_fallbacks },
         [WHAT_GROUPS] = { write_groups, write_ended_groups, write_groups_members },
         [WHAT_STATS] = { write_daemon, write_groups_kinds, write_groups_classes, write_groups_members },
         [WHAT_DUMP] = { write_dump, write_dump_end },

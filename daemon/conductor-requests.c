@@ -1,6 +1,7 @@
 /* One packet of a session: what it asks for, checked in the order of the corridor, and answered or handed to
  * rendezvous. */
 #include "conductor-internal.h"
+#include "conductor-log.h"
 
 #include <errno.h>
 #include <string.h>
@@ -178,6 +179,8 @@ static void conductor_handle_register(
                 packet->fds[0] = -1;
         if (status != STATUS_OK)
                 conductor_reply_status(c, s, r->request, status, &c->error);
+        else
+                conductor_log_pages(c, s, &r->reg);
 }
 
 static void conductor_handle_goodbye(struct conductor *c, struct session *s) {

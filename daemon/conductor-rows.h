@@ -51,6 +51,7 @@ bool writer_is_tired(const struct row_writer *w);
 bool write_daemon(struct row_writer *w, struct query *q);
 bool write_devices(struct row_writer *w, struct query *q);
 bool write_gpus(struct row_writer *w, struct query *q);
+bool write_shortage(struct row_writer *w, struct query *q);
 bool write_buffers(struct row_writer *w, struct query *q);
 bool write_group(struct row_writer *w, struct query *q, const struct group *g);
 bool write_members(struct row_writer *w, struct query *q, const struct group *g);

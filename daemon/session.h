@@ -62,6 +62,7 @@ struct session {
         uint64_t held_since_ns; /* 0: nothing is held */
         bool is_ending;         /* its end has been seen; it goes when its turn comes again */
         bool is_going;          /* no road leads to it any more */
+        bool is_short_of_pages; /* it has been logged that it has no huge pages of the pool */
         struct query *query;    /* an answer under way; reading stands still */
         char eject_why[160];    /* not empty: to be ended at the end of this turn */
         enum status eject_status;

@@ -1,4 +1,4 @@
-/* Who holds how much of the memory that tuttid maps.
+/* Who holds how much of the memory that tuttid maps, and in what pages.
  *
  * Buffers belong to connections, and rows tell of replicas: those of one process that report the same numbers
  * share a connection and count once. */
@@ -13,6 +13,10 @@
 
 #define ROW_FORMAT "%7s  %-16s %8s %9s %6s  "
 #define INDENT     54 /* where the replicas of a line begin */
+
+#define PAGES_FORMAT "%7s  %9s %9s  "
+#define PAGES_GAP    13 /* from what pages they are to why */
+#define PAGES_INDENT 42 /* where that begins */
 
 /* Memory of one connection; `first` is its first replica's row. */
 struct holder {
@@ -85,6 +89,90 @@ static void print_holder(const struct buffers_view *v, const struct holder *h, c
         page_wrap(page, INDENT, INDENT, replicas.s);
 }
 
+/* --- pages --- */
+
+/* Of one connection, of one kind. */
+struct page_run {
+        const struct tutti_row_buffer *first;
+        uint64_t n_bytes;
+};
+
+static bool is_of_pages(const struct tutti_row_buffer *b) {
+        return !*b->device;
+}
+
+static bool is_alike(const struct tutti_row_buffer *a, const struct tutti_row_buffer *b) {
+        return a->pid == b->pid && a->uid == b->uid && a->page_bytes == b->page_bytes &&
+               strcmp(a->path, b->path) == 0 && strcmp(a->why, b->why) == 0;
+}
+
+/* Takes those that follow one another and are alike, from `*row` on; false: there are no more. */
+static bool next_run(const struct tutti_answer *status, const struct tutti_row **row, struct page_run *ret) {
+        *ret = (struct page_run){ 0 };
+        while ((*row = rows_next(status, TUTTI_ROW_BUFFER, *row))) {
+                if (!is_of_pages(&(*row)->buffer))
+                        continue;
+                if (!ret->first)
+                        ret->first = &(*row)->buffer;
+                const struct tutti_row *next = rows_next(status, TUTTI_ROW_BUFFER, *row);
+                ret->n_bytes += (*row)->buffer.size_bytes;
+                if (!next || !is_of_pages(&next->buffer) || !is_alike(ret->first, &next->buffer))
+                        return true;
+        }
+        return false;
+}
+
+static void print_run(const struct page_run *run, const struct page *page) {
+        char pid[16] = "?";
+        struct line l = { 0 };
+
+        if (run->first->pid)
+                snprintf(pid, sizeof(pid), "%u", run->first->pid);
+        line_add_safe(&l, run->first->path);
+        if (*run->first->why) {
+                line_add(&l, "%*s", l.used < PAGES_GAP ? (int)(PAGES_GAP - l.used) : 2, "");
+                line_add_safe(&l, run->first->why);
+        }
+        fprintf(page->out, PAGES_FORMAT, pid, bytes_text(run->n_bytes).s,
+                bytes_text(run->first->page_bytes).s);
+        page_wrap(page, PAGES_INDENT - PAGES_GAP, PAGES_INDENT, l.s);
+}
+
+static void print_pages(const struct buffers_view *v, const struct page *page) {
+        const struct tutti_row *row = NULL;
+        struct page_run run;
+
+        for (bool is_first = true; next_run(v->status, &row, &run); is_first = false) {
+                if (is_first)
+                        fprintf(page->out, PAGES_FORMAT "pages        why\n", "pid", "bytes", "page");
+                print_run(&run, page);
+        }
+}
+
+static json_t *run_json(const struct page_run *run) {
+        json_t *j = json_object();
+
+        json_put(&j, "pid", run->first->pid ? json_count(run->first->pid) : json_null());
+        json_put(&j, "uid", json_count(run->first->uid));
+        json_put(&j, "bytes", json_count(run->n_bytes));
+        json_put(&j, "page_bytes", json_count(run->first->page_bytes));
+        json_put(&j, "pages", json_text(run->first->path));
+        json_put(&j, "why", json_text_or_null(run->first->why));
+        return j;
+}
+
+static json_t *pages_json(const struct tutti_answer *status) {
+        const struct tutti_row *row = NULL;
+        struct page_run run;
+        json_t *j = json_array();
+
+        while (next_run(status, &row, &run))
+                json_add(&j, run_json(&run));
+        return j;
+}
+
+/* --- all --- */
+
 int buffers_print(const struct buffers_view *v, const struct page *page) {
         const struct tutti_row_quota *quota = find_quota(v->quota);
         size_t n;
@@ -105,6 +193,7 @@ int buffers_print(const struct buffers_view *v, const struct page *page) {
         for (size_t i = 0; i < n; i++)
                 print_holder(v, &holders[i], page);
         free(holders);
+        print_pages(v, page);
         return 0;
 }
 
@@ -141,19 +230,22 @@ json_t *buffers_json(const struct buffers_view *v) {
         json_put(&j, "mapped_bytes", quota ? json_count(quota->used) : json_null());
         json_put(&j, "mapped_bytes_limit", quota ? json_count(quota->limit) : json_null());
         json_put(&j, "holders", array);
+        json_put(&j, "huge_pages", pages_json(v->status));
         return j;
 }
 
 static int buffers_query(struct query *q) {
-        _cleanup_answer_ struct tutti_answer *groups = NULL, *quota = NULL;
+        _cleanup_answer_ struct tutti_answer *groups = NULL, *quota = NULL, *status = NULL;
         struct buffers_view v;
         int r = query_ask(q, TUTTI_ADMIN_GROUPS, NULL, NULL, &groups);
 
         if (r == 0)
                 r = query_ask(q, TUTTI_ADMIN_QUOTA, NULL, NULL, &quota);
+        if (r == 0)
+                r = query_ask(q, TUTTI_ADMIN_STATUS, NULL, NULL, &status);
         if (r != 0)
                 return r;
-        v = (struct buffers_view){ groups, quota };
+        v = (struct buffers_view){ groups, quota, status };
         if (q->json)
                 return query_put_json(q, buffers_json(&v), CTL_WELL);
         r = buffers_print(&v, &q->page);
@@ -167,6 +259,7 @@ const struct command command_buffers = {
         .usage = "buffers [--json] [--socket PATH] [--user UID]",
         .summary = "who holds how much of the memory that tuttid maps",
         .help = "The largest holders first; share is of what this user has mapped. A connection's buffers\n"
-                "serve all its replicas. What belongs to no replica (yet) is in the total alone.\n",
+                "serve all its replicas. What belongs to no replica (yet) is in the total alone. Below them\n"
+                "stands memory for which huge pages were asked: which it lies in, and why in no others.\n",
         .query = buffers_query,
 };

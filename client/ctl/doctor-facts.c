@@ -179,9 +179,28 @@ static void look_at_limits(struct host_facts *f, const char *root, uint32_t daem
 
 /* --- hardware --- */
 
+#define POOL "/sys/kernel/mm/hugepages/hugepages-2048kB/"
+
+static uint64_t pool_count(const char *root, const char *path) {
+        char line[64];
+
+        read_line(root, path, line, sizeof(line));
+        return strtoull(line, NULL, 10);
+}
+
+static void look_at_pool(struct host_facts *f, const char *root) {
+        uint64_t n_reserved = pool_count(root, POOL "resv_hugepages");
+
+        f->n_pool_pages = pool_count(root, POOL "nr_hugepages");
+        f->n_pool_free = pool_count(root, POOL "free_hugepages");
+        f->n_pool_free -= f->n_pool_free > n_reserved ? n_reserved : f->n_pool_free;
+}
+
 /* The chosen one of "always within_size advise [never] deny force". */
 static void look_at_huge_pages(struct host_facts *f, const char *root) {
         char line[128], *begin, *end;
+
+        look_at_pool(f, root);
 
         read_line(root, "/sys/kernel/mm/transparent_hugepage/shmem_enabled", line, sizeof(line));
         begin = strchr(line, '[');

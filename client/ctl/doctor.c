@@ -150,17 +150,24 @@ static void check_daemon_files(const struct doctor_view *v, struct diagnosis *d)
 static void check_huge_pages(const struct doctor_view *v, struct diagnosis *d) {
         const char *huge = v->facts->huge_pages;
 
+        if (v->facts->n_pool_pages)
+                line_add(&d->text, "%s of the %s huge pages of the pool are free; ",
+                        count(v->facts->n_pool_free).s, count(v->facts->n_pool_pages).s);
+        else
+                line_add(&d->text, "no pool of huge pages; ");
         if (!*huge) {
                 d->verdict = VERDICT_ABSENT;
-                line_add(&d->text, "this kernel has no huge pages for shared memory");
+                line_add(&d->text, "this kernel has no transparent ones for shared memory");
                 return;
         }
-        line_add(&d->text, "huge pages for shared memory: %s", huge);
+        line_add(&d->text, "transparent ones for shared memory: %s", huge);
         if (strcmp(huge, "never") != 0 && strcmp(huge, "deny") != 0 && strcmp(huge, "advise") != 0)
                 return;
         d->verdict = VERDICT_NOTE;
-        line_add(&d->advice, "large buffers fault in fewer pages after "
-                             "`echo within_size >/sys/kernel/mm/transparent_hugepage/shmem_enabled`");
+        line_add(&d->advice,
+                "large buffers take fewer pages where trainers ask for huge ones (TUTTI_HUGE_PAGES=yes; "
+                "`sysctl vm.nr_hugepages=N` sets some aside), or after "
+                "`echo within_size >/sys/kernel/mm/transparent_hugepage/shmem_enabled`");
 }
 
 static void check_numa(const struct doctor_view *v, struct diagnosis *d) {

@@ -18,6 +18,7 @@ struct host_facts {
         uint64_t n_daemon_open_files; /* hard limit of tuttid, which raises its soft one to it; 0: cannot be
                                          seen */
         char huge_pages[16];          /* of shared memory: "never", "advise", ...; "": not in this kernel */
+        uint64_t n_pool_pages, n_pool_free; /* of the kernel's pool of 2 MiB pages */
         uint32_t n_numa_nodes, n_iommus, n_nvidia_gpus;
         bool iommu_translates;  /* for some device, rather than passing addresses through */
         char nvidia_driver[32]; /* its version; "": not loaded */

@@ -109,6 +109,14 @@ static void print_devices(const struct status_view *v, const struct page *page) 
         }
 }
 
+/* The next buffer that has to do with a device; others are of `tuttictl buffers`. */
+static const struct tutti_row *next_of_device(const struct tutti_answer *a, const struct tutti_row *after) {
+        do
+                after = rows_next(a, TUTTI_ROW_BUFFER, after);
+        while (after && !*after->buffer.device);
+        return after;
+}
+
 static bool is_alike(const struct tutti_row_buffer *a, const struct tutti_row_buffer *b) {
         return a->pid == b->pid && a->uid == b->uid && strcmp(a->device, b->device) == 0 &&
                strcmp(a->path, b->path) == 0 && strcmp(a->why, b->why) == 0;
@@ -134,7 +142,7 @@ static void print_memory_run(
 }
 
 static void print_memory(const struct tutti_answer *status, const struct page *page) {
-        const struct tutti_row *row = rows_next(status, TUTTI_ROW_BUFFER, NULL);
+        const struct tutti_row *row = next_of_device(status, NULL);
 
         while (row) {
                 const struct tutti_row_buffer *first = &row->buffer;
@@ -143,7 +151,7 @@ static void print_memory(const struct tutti_answer *status, const struct page *p
 
                 for (; row && is_alike(first, &row->buffer); n++) {
                         n_bytes += row->buffer.size_bytes;
-                        row = rows_next(status, TUTTI_ROW_BUFFER, row);
+                        row = next_of_device(status, row);
                 }
                 print_memory_run(page, first, n, n_bytes);
         }
@@ -482,7 +490,7 @@ json_t *status_json(const struct status_view *v) {
                 json_add(&groups, group_with_pending(v, &row->group));
         json_put(&j, "stalled", json_count(status_count_stalled(v)));
         json_put(&j, "tuttid", daemon ? json_daemon(&daemon->daemon) : json_null());
-        while ((row = rows_next(v->status, TUTTI_ROW_BUFFER, row)))
+        while ((row = next_of_device(v->status, row)))
                 json_add(&buffers, json_buffer(&row->buffer));
         json_put(&j, "devices", devices);
         json_put(&j, "device_buffers", buffers);

@@ -14,9 +14,10 @@ json_t *groups_json(const struct tutti_answer *groups);
 void replicas_print(const struct tutti_answer *groups, const struct page *page);
 json_t *replicas_json(const struct tutti_answer *groups);
 
-/* Answers to GROUPS and QUOTA: who holds how much memory. */
+/* Answers to GROUPS, QUOTA and STATUS: who holds how much memory, and what became of wishes for huge pages.
+ */
 struct buffers_view {
-        const struct tutti_answer *groups, *quota;
+        const struct tutti_answer *groups, *quota, *status;
 };
 /* Neither prints anything when memory is short: -ENOMEM, NULL. */
 int buffers_print(const struct buffers_view *v, const struct page *page);

@@ -317,6 +317,7 @@ static void copy_buffer(struct answer *a, const struct row_buffer *r, struct tut
                 .device = copy_string(a, r->device),
                 .path = copy_string(a, r->path),
                 .why = copy_string(a, r->why),
+                .page_bytes = r->page_bytes,
         };
 }
 

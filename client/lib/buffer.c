@@ -2,15 +2,20 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <unistd.h>
 #include "base/available.h"
+#include "base/pages.h"
+#include "base/text.h"
+#include "lib/arguments.h"
 #include "lib/device.h"
+#include "lib/pages.h"
 
 /* --- going --- */
 
-/* One small empty region is kept, so that taking and freeing one buffer in turn makes no region each time. */
+/* One small empty region is kept, so that taking and freeing one buffer in turn makes no region each time;
+ * none of huge pages, which others may want. */
 static bool is_worth_keeping(const struct tutti *t, const struct region *r) {
-        if (!r->is_ours || r->size_bytes > REGION_MIN_BYTES || region_refusal(r))
+        if (!r->is_ours || r->pages != PAGES_UNSPECIFIED || r->size_bytes > REGION_MIN_BYTES ||
+                region_refusal(r))
                 return false;
         list_for_each (it, &t->regions) {
                 const struct region *other = list_entry(it, struct region, node);
@@ -21,15 +26,19 @@ static bool is_worth_keeping(const struct tutti *t, const struct region *r) {
 }
 
 /* Under `lock`. */
-static void buffer_go(struct tutti_buffer *b) {
-        struct tutti *t = b->t;
-        struct region *r = b->region;
-        recall_forget(t, b, NULL);
-        space_give_back(&r->space, &b->block);
+static void region_give_back(struct region *r, struct block *block) {
+        struct tutti *t = r->t;
+        space_give_back(&r->space, block);
         if (space_is_empty(&r->space) && !is_worth_keeping(t, r)) {
                 list_unlink(&r->node);
                 list_append(&t->dead_regions, &r->node);
         }
+}
+
+/* Under `lock`. */
+static void buffer_go(struct tutti_buffer *b) {
+        recall_forget(b->t, b, NULL);
+        region_give_back(b->region, &b->block);
         list_unlink(&b->node);
         list_unlink(&b->piece);
         free(b);
@@ -73,6 +82,8 @@ void buffers_free(struct tutti *t) {
 
 struct cut {
         uint64_t n_bytes, align_bytes;
+        enum pages pages; /* of the region to cut it from */
+        const char *why;  /* with pages: why not those before; NULL: "" */
 };
 
 static uint64_t round_up(uint64_t n, uint64_t to) {
@@ -91,7 +102,7 @@ static bool cut_from_what_is_there(struct tutti_buffer *b, const struct cut *cut
         pthread_mutex_lock(&t->lock);
         for (struct list *it = t->regions.next; !is_cut && it != &t->regions; it = it->next) {
                 struct region *r = list_entry(it, struct region, node);
-                is_cut = r->is_ours && !region_refusal(r) &&
+                is_cut = r->is_ours && r->pages == cut->pages && !region_refusal(r) &&
                          space_take(&r->space, &b->block, cut->n_bytes, cut->align_bytes);
                 if (is_cut)
                         buffer_cut(b, r);
@@ -102,12 +113,12 @@ static bool cut_from_what_is_there(struct tutti_buffer *b, const struct cut *cut
 
 /* Grows with what is there, so that regions stay few, but not beyond a sixteenth of the host's memory more
  * than needed, because all of it counts against the user's quota. */
-static uint64_t size_of_next(struct tutti *t, uint64_t needed_bytes) {
+static uint64_t size_of_next(struct tutti *t, const struct cut *cut) {
         uint64_t total = 0, limit = memory_total_bytes() / 16;
         pthread_mutex_lock(&t->lock);
         list_for_each (it, &t->regions) {
                 const struct region *r = list_entry(it, struct region, node);
-                total += r->is_ours ? r->size_bytes : 0;
+                total += r->is_ours && r->pages == cut->pages ? r->size_bytes : 0;
         }
         pthread_mutex_unlock(&t->lock);
         uint64_t wished = REGION_GROWTH * total;
@@ -115,13 +126,17 @@ static uint64_t size_of_next(struct tutti *t, uint64_t needed_bytes) {
                 wished = limit;
         if (wished < REGION_MIN_BYTES)
                 wished = REGION_MIN_BYTES;
-        return round_up(wished > needed_bytes ? wished : needed_bytes, (uint64_t)sysconf(_SC_PAGESIZE));
+        return wished > cut->n_bytes ? wished : cut->n_bytes;
 }
 
 static enum status cut_from_new(struct tutti_buffer *b, const struct cut *cut, struct error *err) {
         struct tutti *t = b->t;
         struct region *r;
-        enum status status = region_make(t, size_of_next(t, cut->n_bytes), &r, err);
+        const struct region_plan plan = { .n_bytes = size_of_next(t, cut),
+                .pages = cut->pages,
+                .first_bytes = cut->n_bytes,
+                .why = cut->why ? cut->why : "" };
+        enum status status = region_make(t, &plan, &r, err);
         if (status != STATUS_OK)
                 return status;
         pthread_mutex_lock(&t->lock);
@@ -132,20 +147,44 @@ static enum status cut_from_new(struct tutti_buffer *b, const struct cut *cut, s
         return STATUS_OK;
 }
 
-/* On failure `b` is gone. */
+/* What buffer_cut has done. */
+static void buffer_uncut(struct tutti_buffer *b) {
+        struct tutti *t = b->t;
+        pthread_mutex_lock(&t->lock);
+        region_give_back(b->region, &b->block);
+        list_unlink(&b->node);
+        pthread_mutex_unlock(&t->lock);
+        b->region = NULL;
+}
+
+/* On failure it is as it was. */
 static enum status buffer_back(struct tutti_buffer *b, const struct cut *cut, struct error *err) {
         enum status status = STATUS_OK;
         if (!cut_from_what_is_there(b, cut))
                 status = cut_from_new(b, cut, err);
-        if (status != STATUS_OK) {
-                free(b);
+        if (status != STATUS_OK)
                 return status;
-        }
         status = region_fill(b->region, &b->block, err);
-        if (status != STATUS_OK) {
-                pthread_mutex_lock(&b->t->lock);
-                buffer_go(b);
-                pthread_mutex_unlock(&b->t->lock);
+        if (status != STATUS_OK)
+                buffer_uncut(b);
+        return status;
+}
+
+/* From the first of the three ways that is open. */
+static enum status buffer_back_huge(struct tutti_buffer *b, const struct cut *ask, struct error *err) {
+        static const enum pages ways[] = { PAGES_POOL, PAGES_TRANSPARENT, PAGES_ORDINARY };
+        char buf[sizeof(b->region->why)];
+        struct text why;
+        enum status status = STATUS_NO_MEMORY;
+        text_init(&why, buf, sizeof(buf));
+        for (size_t i = 0; i < ARRAY_SIZE(ways) && status == STATUS_NO_MEMORY; i++) {
+                if (i > 0)
+                        pages_explain(ways[i - 1], ask->n_bytes, &why);
+                const struct cut cut = { .n_bytes = ask->n_bytes,
+                        .align_bytes = ask->align_bytes,
+                        .pages = ways[i],
+                        .why = why.buf };
+                status = buffer_back(b, &cut, err);
         }
         return status;
 }
@@ -167,32 +206,57 @@ static enum status no_memory_for_handle(struct error *err) {
                 sizeof(struct tutti_buffer));
 }
 
-enum status buffer_make(struct tutti *t, size_t n_bytes, struct tutti_buffer **ret, struct error *err) {
-        struct tutti_buffer *b = buffer_new(t, n_bytes);
+static bool wants_huge_pages(const struct tutti *t, enum tutti_pages pages) {
+        return pages == TUTTI_PAGES_HUGE || (pages == TUTTI_PAGES_DEFAULT && t->wants_huge_pages);
+}
+
+enum status buffer_make(
+        struct tutti *t, const struct tutti_alloc_args *args, struct tutti_buffer **ret, struct error *err) {
+        struct tutti_buffer *b = buffer_new(t, args->n_bytes);
         if (!b)
                 return no_memory_for_handle(err);
-        const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
-        const struct cut cut = { .n_bytes = round_up(n_bytes ? n_bytes : 1, BUFFER_ALIGN),
-                .align_bytes = n_bytes >= page ? page : BUFFER_ALIGN };
+        const uint64_t page = ordinary_page_bytes();
+        const struct cut cut = { .n_bytes = round_up(args->n_bytes ? args->n_bytes : 1, BUFFER_ALIGN),
+                .align_bytes = args->n_bytes >= page ? page : BUFFER_ALIGN };
         pthread_mutex_lock(&t->growing);
-        enum status status = buffer_back(b, &cut, err);
+        enum status status =
+                wants_huge_pages(t, args->pages) ? buffer_back_huge(b, &cut, err) : buffer_back(b, &cut, err);
         pthread_mutex_unlock(&t->growing);
         regions_reap(t);
         if (status == STATUS_OK)
                 *ret = b;
+        else
+                free(b);
         return status;
 }
 
-enum tutti_status tutti_buffer_alloc(struct tutti *t, size_t n_bytes, struct tutti_buffer **ret) {
-        if (!t || !ret || n_bytes > INT64_MAX / 2)
-                return thread_say(STATUS_INVALID, t && ret ? FIELD_SIZE : FIELD_UNSPECIFIED,
-                        "tutti_buffer_alloc needs a connection, a size below 2^62 and a place for the "
-                        "buffer");
-        enum tutti_status status = connection_check(t);
+static enum tutti_status check_alloc(struct tutti *t, const struct tutti_alloc_args *args) {
+        if (args->n_bytes > INT64_MAX / 2)
+                return thread_say(STATUS_INVALID, FIELD_SIZE,
+                        "%zu bytes are asked for; a buffer has less than 2^62", args->n_bytes);
+        if (args->pages > TUTTI_PAGES_HUGE)
+                return thread_say(STATUS_INVALID, FIELD_UNSPECIFIED,
+                        "%u are no pages; TUTTI_PAGES_DEFAULT, TUTTI_PAGES_ORDINARY and TUTTI_PAGES_HUGE are",
+                        args->pages);
+        return connection_check(t);
+}
+
+enum tutti_status tutti_buffer_alloc_with(
+        struct tutti *t, const struct tutti_alloc_args *given, struct tutti_buffer **ret) {
+        struct tutti_alloc_args args;
+        struct error err;
+        if (!t || !ret || !given || !arguments_copy(&ARGUMENTS(&args), given, given->struct_size))
+                return thread_say(STATUS_INVALID, FIELD_UNSPECIFIED,
+                        "a connection is needed, a place for the buffer, and arguments that begin with "
+                        "TUTTI_ALLOC or tutti_alloc_args_init");
+        enum tutti_status status = check_alloc(t, &args);
         if (status != TUTTI_OK)
                 return status;
-        struct error err;
-        return buffer_make(t, n_bytes, ret, &err) == STATUS_OK ? TUTTI_OK : thread_fail(&err);
+        return buffer_make(t, &args, ret, &err) == STATUS_OK ? TUTTI_OK : thread_fail(&err);
+}
+
+enum tutti_status tutti_buffer_alloc(struct tutti *t, size_t n_bytes, struct tutti_buffer **ret) {
+        return tutti_buffer_alloc_with(t, &TUTTI_ALLOC(.n_bytes = n_bytes), ret);
 }
 
 /* --- memory of the caller --- */
@@ -233,6 +297,9 @@ static enum status map_adopted(struct region *r, int fd, enum access access, str
                 return refuse(err, STATUS_NO_MEMORY, FIELD_SIZE, "%llu bytes could not be mapped: %m",
                         (unsigned long long)r->size_bytes);
         r->data = data;
+        uint64_t pool_page = fd_pool_page_bytes(fd);
+        if (pool_page > 0)
+                r->page_bytes = pool_page;
         return STATUS_OK;
 }
 
@@ -296,4 +363,12 @@ void *tutti_buffer_data(const struct tutti_buffer *b) {
 
 size_t tutti_buffer_bytes(const struct tutti_buffer *b) {
         return b ? b->n_bytes : 0;
+}
+
+size_t tutti_buffer_page_bytes(const struct tutti_buffer *b) {
+        return b && !b->region->device ? b->region->page_bytes : 0;
+}
+
+const char *tutti_buffer_fallback(const struct tutti_buffer *b) {
+        return b ? b->region->why : "";
 }

@@ -119,6 +119,7 @@ struct tutti {
         struct list spare_pieces; /* struct tutti_buffer: of staging, in no use */
         struct order *order;      /* NULL: not asked for; set once */
         uint64_t next_region;
+        bool wants_huge_pages; /* for buffers of which nothing is said; set before there are any */
 
         void *memory; /* of send_bytes, window, arenas, receive_bytes */
 };

@@ -68,6 +68,15 @@ enum status environment_yield(uint64_t *ret_ns, struct error *err) {
         return STATUS_OK;
 }
 
+enum status environment_huge_pages(bool *ret, struct error *err) {
+        const char *given = variable("TUTTI_HUGE_PAGES");
+        *ret = given && strcmp(given, "yes") == 0;
+        if (given && !*ret && strcmp(given, "no") != 0)
+                return refuse(err, STATUS_INVALID, FIELD_UNSPECIFIED,
+                        "TUTTI_HUGE_PAGES is \"%s\"; it is yes or no", given);
+        return STATUS_OK;
+}
+
 enum status environment_socket_path(char *buf, size_t size, struct error *err) {
         const char *given = variable("TUTTI_SOCKET");
         if (given)

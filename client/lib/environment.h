@@ -1,6 +1,7 @@
 /* What the launcher's environment says: where tuttid is, which job this is, which rank of how many we are. */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 #include "base/check.h"
 #include "model/error.h"
@@ -22,6 +23,9 @@ enum status environment_reconnect(double *ret, struct error *err) MUST_USE;
 
 /* TUTTI_YIELD, which is in us; `ret` as it is where it is not set. INVALID: it is no such number. */
 enum status environment_yield(uint64_t *ret_ns, struct error *err) MUST_USE;
+
+/* TUTTI_HUGE_PAGES, which is yes or no; no where it is not set. INVALID: it is something else. */
+enum status environment_huge_pages(bool *ret, struct error *err) MUST_USE;
 
 /* TUTTI_JOB, else TORCHELASTIC_RUN_ID (unless "none"), MASTER_ADDR:MASTER_PORT, PMIX_NAMESPACE,
  * SLURM_JOB_ID.SLURM_STEP_ID. INVALID when there is none; LIMIT when it is too long. */

@@ -199,6 +199,10 @@ void tutti_join_args_init(struct tutti_join_args *args) {
         *args = TUTTI_JOIN(.group = NULL);
 }
 
+void tutti_alloc_args_init(struct tutti_alloc_args *args) {
+        *args = TUTTI_ALLOC(.n_bytes = 0);
+}
+
 void tutti_object_args_init(struct tutti_object_args *args) {
         *args = TUTTI_OBJECT(.name = NULL);
 }

@@ -243,7 +243,10 @@ static enum status find_path(const char *given, char ret[MAX_SOCKET_PATH_BYTES +
 static enum status open_path(const char *path, double reconnect, struct tutti **ret, struct error *err) {
         CLEANUP_FD int socket = -1;
         uint64_t yield_ns = WAITING_BUDGET_NS;
+        bool wants_huge_pages = false;
         enum status status = environment_yield(&yield_ns, err);
+        if (status == STATUS_OK)
+                status = environment_huge_pages(&wants_huge_pages, err);
         if (status != STATUS_OK)
                 return status;
         int r = connect_to(path, &socket);
@@ -257,6 +260,7 @@ static enum status open_path(const char *path, double reconnect, struct tutti **
                 return status;
         const char *prepared = secure_getenv("TUTTI_PREPARED");
         waiting_init(&t->lane.waiting, yield_ns);
+        t->wants_huge_pages = wants_huge_pages;
         t->halves.is_off = prepared && strcmp(prepared, "0") == 0;
         status = greet(t, path, reconnect, err);
         if (status == STATUS_OK) /* only now: a tuttid that ends before is none */

@@ -8,17 +8,16 @@
 #include <unistd.h>
 #include "base/available.h"
 #include "base/fd.h"
+#include "base/pages.h"
+#include "base/text.h"
 #include "lib/device.h"
 #include "lib/object.h"
+#include "lib/pages.h"
 #include "lib/reconnect.h"
 
-/* Newer than some C libraries. */
-#ifndef MFD_NOEXEC_SEAL
-#define MFD_NOEXEC_SEAL 0x0008U
-#endif
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23
-#endif
+static uint64_t round_up_to(uint64_t n, uint64_t page_bytes) {
+        return (n + page_bytes - 1) / page_bytes * page_bytes;
+}
 
 /* --- birth and end --- */
 
@@ -35,19 +34,6 @@ static enum status cannot_make(uint64_t n_bytes, int r, struct error *err) {
         return STATUS_NO_MEMORY;
 }
 
-/* Kernels before 6.3 do not know NOEXEC_SEAL; the right to seal must survive the second try. */
-static int make_memfd(uint64_t n_bytes, int *ret) {
-        const unsigned int flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
-        CLEANUP_FD int fd = memfd_create("tutti", flags | MFD_NOEXEC_SEAL);
-        if (fd < 0 && errno == EINVAL)
-                fd = memfd_create("tutti", flags);
-        if (fd < 0 || ftruncate(fd, (off_t)n_bytes) < 0 ||
-                fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) < 0)
-                return -errno;
-        *ret = fd_take(&fd);
-        return 0;
-}
-
 static struct region *region_new(struct tutti *t, uint64_t n_bytes) {
         struct region *r = calloc(1, sizeof(*r));
         if (!r)
@@ -57,6 +43,7 @@ static struct region *region_new(struct tutti *t, uint64_t n_bytes) {
         r->t = t;
         r->fd = -1;
         r->size_bytes = n_bytes;
+        r->page_bytes = ordinary_page_bytes();
         space_init(&r->space, n_bytes);
         call_init(&r->registering, CALL_PLAIN);
         pthread_mutex_lock(&t->lock);
@@ -78,8 +65,8 @@ void region_free(struct region *r) {
         list_unlink(&r->node);
         call_deinit(&r->registering);
         device_memory_free(r->device, r->data);
-        if (r->data)
-                munmap(r->data, r->size_bytes);
+        if (r->data) /* whole pages, or the pool's are not unmapped */
+                munmap(r->data, round_up_to(r->size_bytes, r->page_bytes));
         fd_close(&r->fd);
         free(r);
 }
@@ -90,7 +77,8 @@ static struct region_ask ask_of(const struct region *r, int fd, enum access acce
                                             .kind = BUFFER_KIND_MEMFD,
                                             .device = "",
                                             .stands_for = "",
-                                            .why = "" },
+                                            .why = r->why,
+                                            .pages = r->pages },
                 .fd = fd };
 }
 
@@ -131,28 +119,54 @@ static enum status send_register(
 }
 
 static int map_ours(struct region *r) {
-        int e = make_memfd(r->size_bytes, &r->fd);
+        int e = pages_make_memfd(r->pages, r->size_bytes, &r->fd);
         if (e < 0)
                 return e;
-        void *data = mmap(NULL, r->size_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, r->fd, 0);
-        if (data == MAP_FAILED)
-                return -errno;
-        r->data = data;
-        return 0;
+        r->data = pages_map(r->pages, r->fd, r->size_bytes);
+        return r->data ? 0 : -errno;
 }
 
-enum status region_make(struct tutti *t, uint64_t n_bytes, struct region **ret, struct error *err) {
-        struct region *r = region_new(t, n_bytes);
+/* fallocate first: so it is this process's memory group that pays, and running short is an error and not a
+ * SIGBUS. */
+static int back(struct region *r, uint64_t to) {
+        const struct backing b = { .pages = r->pages, .fd = r->fd, .data = r->data };
+        int e = pages_fill(&b, r->filled_bytes, to);
+        if (e == 0)
+                r->filled_bytes = to;
+        return e;
+}
+
+/* Nothing is left to fill, and nobody else will be sent it. */
+static void drop_fd_if_full(struct region *r) {
+        if (r->filled_bytes == r->size_bytes && !reconnect_is_on(r->t))
+                fd_close(&r->fd);
+}
+
+/* Where pages may be wanting, tuttid is told when they are there. */
+static int region_raise(struct region *r, const struct region_plan *plan) {
+        int e = map_ours(r);
+        if (e == 0 && r->pages != PAGES_UNSPECIFIED)
+                e = back(r, round_up_to(plan->first_bytes, r->page_bytes));
+        return e;
+}
+
+enum status region_make(
+        struct tutti *t, const struct region_plan *plan, struct region **ret, struct error *err) {
+        struct region *r = region_new(t, round_up_to(plan->n_bytes, pages_bytes(plan->pages)));
         if (!r)
                 return cannot_make(sizeof(*r), -ENOMEM, err);
         r->is_ours = true;
-        int e = map_ours(r);
+        r->pages = plan->pages;
+        r->page_bytes = pages_bytes(plan->pages);
+        text_copy(r->why, sizeof(r->why), plan->why);
+        int e = region_raise(r, plan);
         const struct region_ask ask = ask_of(r, r->fd, ACCESS_INOUT);
-        enum status status = e < 0 ? cannot_make(n_bytes, e, err) : send_register(t, r, &ask, err);
+        enum status status = e < 0 ? cannot_make(plan->n_bytes, e, err) : send_register(t, r, &ask, err);
         if (status != STATUS_OK) {
                 region_free(r);
                 return status;
         }
+        drop_fd_if_full(r);
         *ret = r;
         return STATUS_OK;
 }
@@ -205,32 +219,13 @@ void region_bury(struct tutti *t, struct region *r) {
 
 /* --- backing with memory --- */
 
-static uint64_t page_round_up(uint64_t n) {
-        uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
-        return (n + page - 1) / page * page;
-}
-
-/* fallocate first: so it is this process's memory group that pays, and running short is an error and not a
- * SIGBUS. */
-static int back(struct region *r, uint64_t to) {
-        uint64_t from = r->filled_bytes;
-        int e;
-        while ((e = fallocate(r->fd, 0, (off_t)from, (off_t)(to - from))) < 0 && errno == EINTR)
-                ;
-        if (e < 0 || madvise(r->data + from, to - from, MADV_POPULATE_WRITE) < 0)
-                return -errno;
-        r->filled_bytes = to;
-        return 0;
-}
-
 enum status region_fill(struct region *r, const struct block *block, struct error *err) {
-        uint64_t end = block->offset_bytes + block->n_bytes, to = page_round_up(end);
+        uint64_t end = block->offset_bytes + block->n_bytes, to = round_up_to(end, r->page_bytes);
         if (to > r->filled_bytes) {
                 int e = back(r, to);
                 if (e < 0)
                         return cannot_make(block->n_bytes, e, err);
-                if (to == r->size_bytes && !reconnect_is_on(r->t))
-                        fd_close(&r->fd);
+                drop_fd_if_full(r);
         }
         if (block->offset_bytes < r->dirty_bytes) {
                 uint64_t used_end = end < r->dirty_bytes ? end : r->dirty_bytes;
@@ -243,7 +238,7 @@ enum status region_fill(struct region *r, const struct block *block, struct erro
 
 enum status region_make_stage(
         struct tutti *t, const struct region_stage *stage, struct region **ret, struct error *err) {
-        struct region *r = region_new(t, page_round_up(stage->n_bytes));
+        struct region *r = region_new(t, round_up_to(stage->n_bytes, ordinary_page_bytes()));
         if (!r)
                 return cannot_make(sizeof(*r), -ENOMEM, err);
         int e = map_ours(r);
@@ -259,8 +254,7 @@ enum status region_make_stage(
         enum status status = register_and_wait(t, r, &ask, err);
         if (status != STATUS_OK)
                 return status;
-        if (!reconnect_is_on(t))
-                fd_close(&r->fd);
+        drop_fd_if_full(r);
         *ret = r;
         return STATUS_OK;
 }

@@ -21,7 +21,11 @@ struct region {
         uint64_t filled_bytes; /* from here on nothing is backed by memory. Under `growing` */
         uint64_t dirty_bytes;  /* from here on everything is still zero. Under `growing` */
         bool is_ours;          /* buffers may be cut from it */
-        struct space space;    /* under `lock` */
+        enum pages pages;      /* UNSPECIFIED: nobody asked for huge ones. Buffers with that wish are cut from
+                                  regions of their own */
+        uint64_t page_bytes;
+        char why[160];      /* why none of the pool; "" */
+        struct space space; /* under `lock` */
         struct call registering;
         struct list registration; /* in `registrations`. Under `lock` */
         uint32_t sent_in;         /* to which tuttid, of those in turn */
@@ -48,8 +52,17 @@ struct tutti_buffer {
 
 /* --- region.c --- */
 
-/* A sealed memfd of ours, mapped, and registered without waiting. Under `growing`. */
-enum status region_make(struct tutti *t, uint64_t n_bytes, struct region **ret, struct error *err) MUST_USE;
+struct region_plan {
+        uint64_t n_bytes;
+        enum pages pages;
+        uint64_t first_bytes; /* with pages: they must be there for so many */
+        const char *why;      /* with pages: why not those before */
+};
+
+/* A sealed memfd of ours, mapped, and registered without waiting. NO_MEMORY, also for want of such pages.
+ * Under `growing`. */
+enum status region_make(
+        struct tutti *t, const struct region_plan *plan, struct region **ret, struct error *err) MUST_USE;
 /* Somebody else's memfd, not mapped yet: waits for tuttid's answer. */
 enum status region_adopt(struct tutti *t, int fd, uint64_t n_bytes, enum access access, struct region **ret,
         struct error *err) MUST_USE;
@@ -109,9 +122,9 @@ struct tutti_buffer *buffer_new(struct tutti *t, size_t n_bytes);
 void buffer_take_region(struct tutti_buffer *b, struct region *r);
 enum status access_of(enum tutti_access access, enum access *ret, struct error *err) MUST_USE;
 
-/* Memory of ours, as tutti_buffer_alloc gives it. Not under any lock. */
-enum status buffer_make(
-        struct tutti *t, size_t n_bytes, struct tutti_buffer **ret, struct error *err) MUST_USE;
+/* Memory of ours, as tutti_buffer_alloc_with gives it. Not under any lock. */
+enum status buffer_make(struct tutti *t, const struct tutti_alloc_args *args, struct tutti_buffer **ret,
+        struct error *err) MUST_USE;
 /* Frees it, as tutti_buffer_free; the region, where it was its last, is to be reaped. Under `lock`. */
 void buffer_drop(struct tutti_buffer *b);
 

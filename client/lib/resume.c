@@ -309,7 +309,8 @@ static bool register_again(struct tutti *t, struct region *r, struct resume_pack
                         .n_descriptors = 1,
                         .device = "",
                         .stands_for = "",
-                        .why = "" } };
+                        .why = r->why,
+                        .pages = r->pages } };
         r->sent_in = t->reconnect->n_ends;
         if (region_refusal(r))
                 return false;

@@ -91,7 +91,9 @@ static enum status take_piece(struct staging *s, struct tutti *t, struct error *
         pthread_mutex_unlock(&t->lock);
         if (s->piece)
                 return STATUS_OK;
-        return buffer_make(t, (s->n_bytes + PIECE_BYTES) / PIECE_BYTES * PIECE_BYTES, &s->piece, err);
+        const struct tutti_alloc_args args =
+                TUTTI_ALLOC(.n_bytes = (s->n_bytes + PIECE_BYTES) / PIECE_BYTES * PIECE_BYTES);
+        return buffer_make(t, &args, &s->piece, err);
 }
 
 uint8_t *staging_at(const struct staging *s, const struct staged *value) {

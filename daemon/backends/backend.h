@@ -33,7 +33,8 @@ struct memory {
         uint64_t session; /* whose it is: the culprit when a run faults in it */
         uint64_t buffer;  /* its id, for messages */
         uint64_t n_bytes;
-        bool is_guarded; /* userfaultfd watches it */
+        bool is_guarded;          /* userfaultfd watches it */
+        uint64_t pool_page_bytes; /* of the pages of the kernel's pool that it lies in; 0: in no such */
         enum memory_path path;
         uint32_t device; /* where it is: device_parse's number */
         /* In tuttid: how the GPU worker gets it. */
@@ -61,6 +62,7 @@ struct chore {
         int read_fd;        /* owned; MAKE: set, the same memory for others to have, open for reading */
         uint64_t n_bytes;   /* IMPORT, MAKE: asked for */
         enum access access; /* IMPORT */
+        enum pages pages;   /* IMPORT: what pages its client says it lies in */
         /* IMPORT and MAKE of device memory; zero for host memory. */
         enum memory_path path;
         uint32_t device;

@@ -73,7 +73,8 @@ static struct msg_register register_in(const Tutti__V1__Register *m) {
                 .n_handle_bytes = m->handle.len,
                 .handle_offset_bytes = m->handle_offset_bytes,
                 .stands_for = string_in(m->stands_for),
-                .why = string_in(m->why) };
+                .why = string_in(m->why),
+                .pages = known_or((int)m->pages, PAGES_ORDINARY + 1, PAGES_UNSPECIFIED) };
 }
 
 static void register_out(const struct msg_register *r, Tutti__V1__Register *m) {
@@ -88,6 +89,7 @@ static void register_out(const struct msg_register *r, Tutti__V1__Register *m) {
         m->handle_offset_bytes = r->handle_offset_bytes;
         m->stands_for = string_out(r->stands_for);
         m->why = string_out(r->why);
+        m->pages = (Tutti__V1__PageKind)r->pages;
 }
 
 static struct msg_abort abort_in(const Tutti__V1__Abort *m) {

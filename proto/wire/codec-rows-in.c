@@ -248,7 +248,8 @@ static struct row_buffer buffer_in(const Tutti__V1__BufferRow *m) {
                 .size_bytes = m->size_bytes,
                 .device = string_in(m->device),
                 .path = string_in(m->path),
-                .why = string_in(m->why) };
+                .why = string_in(m->why),
+                .page_bytes = m->page_bytes };
 }
 
 static int histogram_in(const Tutti__V1__HistogramRow *m, struct row_histogram *ret) {

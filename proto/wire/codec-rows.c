@@ -268,6 +268,7 @@ static void buffer_out(const struct row_buffer *r, Tutti__V1__BufferRow *m) {
         m->device = string_out(r->device);
         m->path = string_out(r->path);
         m->why = string_out(r->why);
+        m->page_bytes = r->page_bytes;
 }
 
 static void histogram_out(const struct row_histogram *r, Tutti__V1__HistogramRow *m) {

@@ -96,6 +96,8 @@ struct lane_board {
 enum access { ACCESS_UNSPECIFIED, ACCESS_IN, ACCESS_OUT, ACCESS_INOUT };
 enum on_death { ON_DEATH_UNSPECIFIED, ON_DEATH_FAIL, ON_DEATH_SHRINK };
 enum on_leave { ON_LEAVE_UNSPECIFIED, ON_LEAVE_CONTRIBUTORS, ON_LEAVE_ZERO_FILL };
+/* What became of a wish for huge pages. */
+enum pages { PAGES_UNSPECIFIED, PAGES_POOL, PAGES_TRANSPARENT, PAGES_ORDINARY };
 enum buffer_kind { BUFFER_KIND_UNSPECIFIED, BUFFER_KIND_MEMFD, BUFFER_KIND_CUDA_VMM, BUFFER_KIND_CUDA_IPC };
 enum stream_order { ORDER_UNSPECIFIED, ORDER_HOST, ORDER_TIMELINE, ORDER_EVENTS };
 enum what {
@@ -187,6 +189,7 @@ struct msg_register {
         size_t n_handle_bytes;
         uint64_t handle_offset_bytes;
         const char *stands_for, *why; /* of host memory through which a device's is copied; "" */
+        enum pages pages;             /* for people, as `why` is, which here says why none of the pool */
 };
 
 /* Where a half's stream says that its values are ready, and is told that it has ended. */
@@ -534,7 +537,7 @@ struct row_result {
 
 struct row_buffer {
         uint32_t pid, uid;
-        uint64_t buffer, size_bytes;
+        uint64_t buffer, size_bytes, page_bytes;
         const char *device, *path, *why;
 };
 

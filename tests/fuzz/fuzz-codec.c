@@ -90,6 +90,7 @@ static void check_request(const struct request *r) {
                 check_string(r->reg.stands_for);
                 check_string(r->reg.why);
                 CHECK(r->reg.handle || r->reg.n_handle_bytes == 0);
+                CHECK(r->reg.pages <= PAGES_ORDINARY);
                 break;
         case REQUEST_OPEN_SIGNALS: check_string(r->open_signals.device); break;
         case REQUEST_SUBMIT: check_submit(&r->submit); break;

@@ -31,7 +31,7 @@ install_tree() {
 }
 
 everything_is_there() {
-        for file in libexec/tutti/tuttid bin/tuttictl include/tutti/tutti.h include/tutti/admin.h include/tutti/merge.h include/tutti/axes.h include/tutti/object.h include/tutti/prepare.h include/tutti/options.h include/tutti/cuda.h include/tutti/strategy.h share/man/man1/tuttictl.1 \
+        for file in libexec/tutti/tuttid bin/tuttictl include/tutti/tutti.h include/tutti/admin.h include/tutti/merge.h include/tutti/axes.h include/tutti/memory.h include/tutti/object.h include/tutti/prepare.h include/tutti/options.h include/tutti/cuda.h include/tutti/strategy.h share/man/man1/tuttictl.1 \
                 share/man/man8/tuttid.8 share/man/man3/tutti-strategy.3 share/man/man3/tutti.3 share/man/man3/tutti_all_reduce.3 share/man/man3/tutti_gather.3 share/man/man5/tuttid.conf.5 share/bash-completion/completions/tuttictl share/zsh/site-functions/_tuttictl etc/tutti/tuttid.conf lib/systemd/system/tuttid.service lib/systemd/system/tuttid.socket \
                 lib/sysusers.d/tutti.conf lib/tmpfiles.d/tutti.conf; do
                 [ -f "$tree/root$prefix/$file" ] || { echo "$file is missing" && return 1; }

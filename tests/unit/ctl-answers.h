@@ -83,6 +83,21 @@ static const struct tutti_holder result_holders[] = {
                 }                                                                                            \
         }
 
+/* Memory for which huge pages were asked. */
+#define PAGES_ROW(pid_, path_, page_bytes_, why_)                                                            \
+        {                                                                                                    \
+                .type = TUTTI_ROW_BUFFER, .buffer = {                                                        \
+                        .pid = (pid_),                                                                       \
+                        .uid = 1000,                                                                         \
+                        .buffer = 4,                                                                         \
+                        .size_bytes = 16 << 20,                                                              \
+                        .device = "",                                                                        \
+                        .path = (path_),                                                                     \
+                        .why = (why_),                                                                       \
+                        .page_bytes = (page_bytes_),                                                         \
+                }                                                                                            \
+        }
+
 static const struct tutti_row status_rows[] = {
         DAEMON_ROW,
         DEVICE_ROW("CPU:0", 0, ""),
@@ -199,6 +214,10 @@ static const struct tutti_row status_rows[] = {
                         .uid = 1000,
                         .n = 1,
                         .last_age_ns = 2 * S } },
+        PAGES_ROW(4711, "pool", 2 << 20, ""),
+        PAGES_ROW(4711, "pool", 2 << 20, ""),
+        PAGES_ROW(4711, "ordinary", 4096, "pages needed of the pool: 8, free: 0 of 16"),
+        PAGES_ROW(0, "transparent", 2 << 20, "this kernel has no pool of 2 MiB pages"),
 };
 
 #define MEMBER(group_, process_, busy_, ...)                                                                 \

@@ -320,6 +320,59 @@ START_TEST(memory_that_is_short_at_any_point_costs_nothing) {
 }
 END_TEST
 
+/* A region for which huge pages were asked, of user 1000 + session. */
+static void make_ready_with_pages(struct fixture *f, uint64_t session, enum pages pages, const char *why) {
+        const struct msg_register reg = { .buffer = 1,
+                .size_bytes = 4096,
+                .access = ACCESS_INOUT,
+                .kind = BUFFER_KIND_MEMFD,
+                .n_descriptors = 1,
+                .device = "",
+                .stands_for = "",
+                .why = why,
+                .pages = pages };
+        const struct buffer_ask a = {
+                .session = session, .uid = 1000 + (uint32_t)session, .reg = &reg, .fd = make_memfd(4096)
+        };
+        ck_assert_int_eq(buffer_register(f->buffers, &a, &f->chores, &f->err), STATUS_OK);
+        ck_assert_int_eq(list_entry(f->chores.next, struct chore, link)->pages, pages);
+        do_chore(f, CHORE_IMPORT, STATUS_OK);
+}
+
+START_TEST(F6_who_is_short_of_huge_pages_is_known_by_user) {
+        struct fixture f;
+        struct buffer_shortage s;
+        struct buffer_description d;
+        const uint32_t users[] = { 1001, 1002, 1003, 1004 };
+        set_up(&f);
+        ck_assert(!buffers_describe_short(f.buffers, NULL, &s));
+        make_ready_with_pages(&f, 1, PAGES_POOL, "");
+        make_ready_with_pages(&f, 2, PAGES_TRANSPARENT, "none\nfree");
+        make_ready_with_pages(&f, 3, PAGES_ORDINARY, "none at all");
+        make_ready_with_pages(&f, 4, PAGES_UNSPECIFIED, "");
+        ck_assert(buffers_describe_short(f.buffers, NULL, &s));
+        ck_assert_uint_eq(s.n_buffers, 2);
+        ck_assert_uint_eq(s.n_bytes, 8192);
+        ck_assert(!buffers_describe_short(f.buffers, &users[0], &s));
+        ck_assert(!buffers_describe_short(f.buffers, &users[3], &s));
+        ck_assert(buffers_describe_short(f.buffers, &users[2], &s));
+        ck_assert_uint_eq(s.n_buffers, 1);
+        ck_assert_uint_eq(s.first.session, 3);
+        ck_assert_int_eq(s.first.pages, PAGES_ORDINARY);
+        ck_assert_str_eq(s.first.why, "none at all");
+        ck_assert(buffers_describe(f.buffers, 0, &d));
+        ck_assert_str_eq(d.why, "none?free"); /* it forges no line */
+        ck_assert(buffers_describe(f.buffers, 1, &d));
+        ck_assert(!buffers_describe(f.buffers, 2, &d));
+        for (uint64_t session = 1; session <= 4; session++) {
+                buffers_end_session(f.buffers, session, &f.chores);
+                do_chore(&f, CHORE_RELEASE, STATUS_OK);
+        }
+        ck_assert(!buffers_describe_short(f.buffers, NULL, &s));
+        tear_down(&f);
+}
+END_TEST
+
 UNIT_MAIN("buffer", 10, a_buffer_is_imported_leased_and_released,
         O1_a_descriptor_that_is_no_memfd_is_BAD_FD_and_the_id_stays_failed,
         a_failed_import_keeps_its_status_for_submissions,
@@ -327,4 +380,5 @@ UNIT_MAIN("buffer", 10, a_buffer_is_imported_leased_and_released,
         E5_a_place_must_lie_inside_and_keep_to_its_access,
         E2_a_session_that_ends_gives_all_back_also_what_is_still_being_imported,
         an_id_is_used_once_and_zero_never, P18_bytes_and_descriptors_are_charged_and_limits_named,
-        P18_refused_registrations_are_charged_too, memory_that_is_short_at_any_point_costs_nothing)
+        P18_refused_registrations_are_charged_too, F6_who_is_short_of_huge_pages_is_known_by_user,
+        memory_that_is_short_at_any_point_costs_nothing)

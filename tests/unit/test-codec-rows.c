@@ -376,12 +376,14 @@ START_TEST(E8_rows_of_buffers) {
                         .size_bytes = UINT64_MAX - 1,
                         .device = "GPU:1",
                         .path = "host-copy",
-                        .why = "legacy handles are off" } };
+                        .why = "legacy handles are off",
+                        .page_bytes = UINT64_C(1) << 30 } };
         const struct row_buffer *a = &buffer.buffer, *b = &pass_row(&buffer)->buffer;
         SAME(a, b, pid);
         SAME(a, b, uid);
         SAME(a, b, buffer);
         SAME(a, b, size_bytes);
+        SAME(a, b, page_bytes);
         SAME_STR(a, b, device);
         SAME_STR(a, b, path);
         SAME_STR(a, b, why);

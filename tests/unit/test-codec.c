@@ -109,7 +109,8 @@ START_TEST(registration) {
                 .n_handle_bytes = 16,
                 .handle_offset_bytes = UINT64_MAX,
                 .stands_for = "GPU-0123",
-                .why = "no legacy handles here" };
+                .why = "no legacy handles here",
+                .pages = PAGES_ORDINARY };
         struct request back = pass_request(&r);
         SAME(&r.reg, &back.reg, buffer);
         SAME(&r.reg, &back.reg, size_bytes);
@@ -122,6 +123,9 @@ START_TEST(registration) {
         ck_assert_mem_eq(r.reg.handle, back.reg.handle, 16);
         SAME_STR(&r.reg, &back.reg, stands_for);
         SAME_STR(&r.reg, &back.reg, why);
+        SAME(&r.reg, &back.reg, pages);
+        r.reg.pages = PAGES_ORDINARY + 1; /* of a newer client */
+        ck_assert_uint_eq(pass_request(&r).reg.pages, PAGES_UNSPECIFIED);
 }
 END_TEST
 
@@ -531,6 +535,10 @@ START_TEST(the_corpus_holds_one_packet_of_each_kind) {
                                            .join = { .job = "dp", .group = "train", .world_size = 4 } });
         check_seed_request("register", (struct request){ .type = REQUEST_REGISTER,
                                                .reg = { 1, 4096, ACCESS_IN, BUFFER_KIND_MEMFD, 1, "" } });
+        check_seed_request(
+                "register_pages", (struct request){ .type = REQUEST_REGISTER,
+                                          .reg = { 1, 4096, ACCESS_INOUT, BUFFER_KIND_MEMFD, 1, "",
+                                                  .why = "none free", .pages = PAGES_TRANSPARENT } });
         check_seed_request(
                 "abort", (struct request){ .type = REQUEST_ABORT, .abort = { 1, true, key_of("x"), "NaN" } });
         check_seed_request("query",

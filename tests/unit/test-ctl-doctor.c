@@ -107,6 +107,7 @@ END_TEST
 
 START_TEST(hardware_is_told_and_gpus_matter_only_where_they_are) {
         EXPECT("huge-pages", VERDICT_NOTE, "within_size", strcpy(f.huge_pages, "never"));
+        EXPECT("huge-pages", VERDICT_NOTE, "vm.nr_hugepages", strcpy(f.huge_pages, "never"));
         EXPECT("huge-pages", VERDICT_ABSENT, "", f.huge_pages[0] = '\0');
         EXPECT("numa", VERDICT_NOTE, "numactl", f.n_numa_nodes = 2);
         EXPECT("iommu", VERDICT_FINE, "", f.n_iommus = 1; f.iommu_translates = true);
@@ -316,6 +317,9 @@ START_TEST(facts_are_read_from_files) {
         put("/proc/78/comm", "bash\n");
         put("/sys/kernel/mm/transparent_hugepage/shmem_enabled",
                 "always within_size [advise] never deny force\n");
+        put("/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "512\n");
+        put("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages", "500\n");
+        put("/sys/kernel/mm/hugepages/hugepages-2048kB/resv_hugepages", "100\n");
         put("/sys/devices/system/node/node0/x", "");
         put("/sys/devices/system/node/node1/x", "");
         put("/sys/devices/system/node/online", "0-1\n");
@@ -338,6 +342,8 @@ START_TEST(facts_are_read_from_files) {
         ck_assert(f.has_seccomp_filter);
         ck_assert_uint_eq(f.n_daemon_open_files, 524288);
         ck_assert_str_eq(f.huge_pages, "advise");
+        ck_assert_uint_eq(f.n_pool_pages, 512);
+        ck_assert_uint_eq(f.n_pool_free, 400);
         ck_assert_uint_eq(f.n_numa_nodes, 2);
         ck_assert_uint_eq(f.n_iommus, 1);
         ck_assert(f.iommu_translates);

@@ -95,8 +95,8 @@ END_TEST
 static const struct top_view full_top = { { &status_answer, &stats_answer },
         { &status_answer, &stats_answer }, S },
                              no_top = { { &empty, &empty }, { &empty, &empty }, 0 };
-static const struct buffers_view full_buffers = { &stats_answer, &quota_answer },
-                                 no_buffers = { &empty, &empty };
+static const struct buffers_view full_buffers = { &stats_answer, &quota_answer, &status_answer },
+                                 no_buffers = { &empty, &empty, &empty };
 
 START_TEST(replicas_buffers_and_top_are_as_described) {
         ck_assert_int_eq(check("replicas", replicas_json(&stats_answer)), 0);

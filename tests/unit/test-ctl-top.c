@@ -131,18 +131,34 @@ START_TEST(a_connection_counts_once_among_the_buffers) {
         struct sheet s;
 
         sheet_open(&s);
-        ck_assert_int_eq(buffers_print(&(struct buffers_view){ &ANSWER(rows), &quota_answer }, &s.page), 0);
+        ck_assert_int_eq(
+                buffers_print(&(struct buffers_view){ &ANSWER(rows), &quota_answer, &empty }, &s.page), 0);
         sheet_expect(&s, "1.5 GiB mapped of 16 GiB allowed (9 %)\n"
                          "    pid  process           buffers    mapped  share  replicas\n"
                          "   4001  big                     9     1 GiB   67 %  dp/train R1\n"
                          "   4000  train.py                3   512 MiB   33 %  dp/eval R0  dp/train R0\n");
         sheet_open(&s);
-        ck_assert_int_eq(buffers_print(&(struct buffers_view){ &empty, &empty }, &s.page), 0);
+        ck_assert_int_eq(buffers_print(&(struct buffers_view){ &empty, &empty, &empty }, &s.page), 0);
         sheet_expect(&s, "No buffers of yours.\n");
+}
+END_TEST
+
+START_TEST(pages_that_were_asked_for_stand_below_the_holders_F6) {
+        struct sheet s;
+
+        sheet_open(&s);
+        ck_assert_int_eq(buffers_print(&(struct buffers_view){ &empty, &empty, &status_answer }, &s.page), 0);
+        sheet_expect(&s,
+                "No buffers of yours.\n"
+                "    pid      bytes      page  pages        why\n"
+                "   4711     32 MiB     2 MiB  pool\n"
+                "   4711     16 MiB     4 KiB  ordinary     pages needed of the pool: 8, free: 0\n"
+                "                                          of 16\n"
+                "      ?     16 MiB     2 MiB  transparent  this kernel has no pool of 2 MiB pages\n");
 }
 END_TEST
 
 UNIT_MAIN("ctl-top", 10, top_shows_rates_between_two_looks, top_counts_what_does_not_fit,
         top_of_the_first_look_divides_by_nothing, top_tells_busy_shares_and_rates_as_json,
         replicas_in_trouble_come_first, replicas_of_nothing_say_so,
-        a_connection_counts_once_among_the_buffers)
+        a_connection_counts_once_among_the_buffers, pages_that_were_asked_for_stand_below_the_holders_F6)

@@ -2,8 +2,10 @@
 #include <errno.h>
 #include <stdio.h>
 #include "backends/host/kernels.h"
+#include "base/fd.h"
 #include "failing.h"
 #include "host-memory.h"
+#include "pool.h"
 
 static void assert_refused(
         int fd, uint64_t n_bytes, enum access access, enum status status, const char *advice) {
@@ -125,11 +127,117 @@ START_TEST(O1_what_is_no_memory_is_refused) {
 }
 END_TEST
 
-START_TEST(a_memfd_of_huge_pages_is_refused) {
-        int fd = memfd_create("client", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_HUGETLB);
+/* --- pages of the pool --- */
+
+static int make_pool_memfd(uint64_t n_bytes) {
+        int fd = memfd_create("client", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_HUGETLB | 21u << 26);
         if (fd < 0)
-                unit_skip("no huge pages here");
-        assert_refused(fd, 0, ACCESS_IN, STATUS_BAD_FD, "MFD_HUGETLB");
+                unit_skip("this kernel has no pool of 2 MiB pages");
+        ck_assert_int_eq(ftruncate(fd, (off_t)n_bytes), 0);
+        return fd;
+}
+
+/* One element from there to another buffer. */
+static enum status copy_from(struct backend *b, struct buffer *from, uint64_t offset, struct buffer *to,
+        const struct memory **ret_culprit) {
+        struct plan p;
+        const struct step step = {
+                .kind = STEP_COPY, .dtype = DTYPE_F32, .count = 1, .n_inputs = 1, .n_outputs = 1
+        };
+        const struct spot places[] = { { from, offset }, { to, 0 } };
+        plan_init(&p);
+        add_step(&p, &step, places);
+        plan_freeze(&p, 1 << 20);
+        enum status status = run_plan(b, &p, ret_culprit);
+        plan_deinit(&p);
+        return status;
+}
+
+/* A hole is one page of the pool, anywhere in which the fault may be. */
+START_TEST(F6_P16_a_hole_in_pages_of_the_pool_is_its_owners_fault) {
+        const struct memory *culprit = NULL;
+        struct backend *b = new_backend();
+        struct buffer to, holed = { 0 };
+        require_guard(b);
+        pool_take(1);
+        int fd = make_pool_memfd(2 * POOL_PAGE_BYTES);
+        ck_assert_int_eq(fallocate(fd, 0, 0, (off_t)POOL_PAGE_BYTES), 0);
+        holed.chore = import(b, fd, POOL_PAGE_BYTES + 4096, ACCESS_INOUT);
+        ck_assert_msg(holed.chore.status == STATUS_OK, "%s", holed.chore.why);
+        ck_assert(holed.chore.memory->is_guarded);
+        ck_assert_uint_eq(holed.chore.memory->pool_page_bytes, POOL_PAGE_BYTES);
+        ck_assert_uint_eq(host_memory_of(holed.chore.memory)->n_map_bytes, 2 * POOL_PAGE_BYTES);
+        ck_assert(fcntl(fd, F_GET_SEALS) & F_SEAL_SHRINK);
+        buffer_init(&to, b, PAGE, 8);
+        ck_assert_int_eq(copy_from(b, &holed, POOL_PAGE_BYTES - 4, &to, &culprit), STATUS_OK);
+        ck_assert_int_eq(copy_from(b, &holed, POOL_PAGE_BYTES + 4092, &to, &culprit), STATUS_BAD_FD);
+        ck_assert_ptr_eq(culprit, holed.chore.memory);
+        punch(fd, 0, POOL_PAGE_BYTES);
+        ck_assert_uint_eq(pool_free(), 1);
+        ck_assert_int_eq(copy_from(b, &holed, POOL_PAGE_BYTES - 4, &to, &culprit), STATUS_BAD_FD);
+        ck_assert_uint_eq(pool_free(), 1); /* tuttid has taken none */
+        ck_assert_uint_eq(count_pages(fd), 0);
+        buffer_deinit(&to, b);
+        release(b, &holed.chore);
+        b->ops->free(b);
+        pool_give_back();
+}
+END_TEST
+
+/* A page of the pool is not tuttid's memory; without one there is a SIGBUS like any. */
+START_TEST(F6_P16_unguarded_a_hole_takes_a_page_of_the_pool_or_is_survived) {
+        const struct memory *culprit = NULL;
+        struct backend *b = new_backend();
+        struct buffer to, holed = { 0 };
+        fd_close(&host_backend_of(b)->userfaultfd);
+        pool_take(1);
+        holed.chore = import(b, make_pool_memfd(2 * POOL_PAGE_BYTES), 2 * POOL_PAGE_BYTES, ACCESS_IN);
+        ck_assert_msg(holed.chore.status == STATUS_OK, "%s", holed.chore.why);
+        ck_assert(!holed.chore.memory->is_guarded);
+        ck_assert_uint_eq(pool_free(), 1);
+        buffer_init(&to, b, PAGE, 8);
+        memset(to.data, 5, PAGE);
+        ck_assert_int_eq(copy_from(b, &holed, 8, &to, &culprit), STATUS_OK);
+        ck_assert_uint_eq(to.data[0], 0);
+        ck_assert_uint_eq(pool_free(), 0);
+        ck_assert_int_eq(copy_from(b, &holed, POOL_PAGE_BYTES, &to, &culprit), STATUS_BAD_FD);
+        ck_assert_ptr_eq(culprit, holed.chore.memory);
+        buffer_deinit(&to, b);
+        release(b, &holed.chore);
+        b->ops->free(b);
+        pool_give_back();
+}
+END_TEST
+
+/* Reserving for its mapping would be taking them from the client. */
+START_TEST(F6_mapping_pages_of_the_pool_takes_none_of_it) {
+        struct backend *b = new_backend();
+        pool_take(2);
+        struct chore c = import(b, make_pool_memfd(64 * POOL_PAGE_BYTES), 64 * POOL_PAGE_BYTES, ACCESS_IN);
+        ck_assert_msg(c.status == STATUS_OK, "%s", c.why);
+        ck_assert_uint_eq(pool_free(), 2);
+        release(b, &c);
+        b->ops->free(b);
+        pool_give_back();
+}
+END_TEST
+
+START_TEST(F6_transparent_pages_are_mapped_where_they_count) {
+        struct backend *b = new_backend();
+        for (uint64_t n = POOL_PAGE_BYTES; n < POOL_PAGE_BYTES + 3 * PAGE; n += PAGE) {
+                struct chore c = { .kind = CHORE_IMPORT,
+                        .fd = make_filled_memfd(n),
+                        .n_bytes = n,
+                        .access = ACCESS_INOUT,
+                        .pages = PAGES_TRANSPARENT };
+                b->ops->import(b, &c);
+                ck_assert_msg(c.status == STATUS_OK, "%s", c.why);
+                uint8_t *map = host_memory_of(c.memory)->map;
+                ck_assert_uint_eq((uintptr_t)map % POOL_PAGE_BYTES, 0);
+                map[n - 1] = 1;
+                release(b, &c);
+        }
+        b->ops->free(b);
 }
 END_TEST
 
@@ -240,7 +348,9 @@ UNIT_MAIN("host-import", 20, a_memfd_is_sealed_mapped_and_guarded,
         O1_a_regular_file_is_refused, O1_a_file_of_dev_shm_is_refused,
         O1_a_memfd_that_takes_no_seals_is_refused, O1_a_memfd_opened_read_only_is_refused,
         O1_a_memfd_sealed_against_writing_is_refused, O1_a_memfd_shorter_than_said_is_refused,
-        O1_what_is_no_memory_is_refused, a_memfd_of_huge_pages_is_refused, no_bytes_are_a_buffer_too,
-        memory_that_cannot_be_mapped_is_refused, every_failing_call_of_an_import_is_a_status,
-        a_backend_without_memory_is_an_error, existing_pages_are_mapped_by_the_import, it_describes_itself,
-        freeing_nothing_is_harmless)
+        O1_what_is_no_memory_is_refused, F6_P16_a_hole_in_pages_of_the_pool_is_its_owners_fault,
+        F6_P16_unguarded_a_hole_takes_a_page_of_the_pool_or_is_survived,
+        F6_mapping_pages_of_the_pool_takes_none_of_it, F6_transparent_pages_are_mapped_where_they_count,
+        no_bytes_are_a_buffer_too, memory_that_cannot_be_mapped_is_refused,
+        every_failing_call_of_an_import_is_a_status, a_backend_without_memory_is_an_error,
+        existing_pages_are_mapped_by_the_import, it_describes_itself, freeing_nothing_is_harmless)

@@ -198,7 +198,28 @@ START_TEST(the_socket_is_looked_for_in_its_places_alone_G5) {
 }
 END_TEST
 
+START_TEST(huge_pages_are_wished_for_by_yes_alone_F6) {
+        static const struct {
+                const char *value;
+                enum status status;
+                bool wish;
+        } cases[] = { { NULL, STATUS_OK, false }, { "", STATUS_OK, false }, { "no", STATUS_OK, false },
+                { "yes", STATUS_OK, true }, { "1", STATUS_INVALID, false },
+                { "Yes", STATUS_INVALID, false } };
+        for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+                struct error err;
+                bool wish = !cases[i].wish;
+                unsetenv("TUTTI_HUGE_PAGES");
+                if (cases[i].value)
+                        setenv("TUTTI_HUGE_PAGES", cases[i].value, 1);
+                ck_assert_int_eq(environment_huge_pages(&wish, &err), cases[i].status);
+                ck_assert_int_eq(wish, cases[i].wish);
+        }
+}
+END_TEST
+
 UNIT_MAIN("lib-environment", 10, the_job_comes_from_the_first_that_names_it, a_job_of_64_bytes_is_LIMIT,
         rank_and_size_come_from_the_first_launcher_that_is_there, what_is_given_is_not_looked_up,
         several_hosts_are_unsupported, a_malformed_number_is_named_with_its_value,
-        pmix_alone_names_a_rank_but_no_size, the_socket_is_looked_for_in_its_places_alone_G5)
+        pmix_alone_names_a_rank_but_no_size, the_socket_is_looked_for_in_its_places_alone_G5,
+        huge_pages_are_wished_for_by_yes_alone_F6)

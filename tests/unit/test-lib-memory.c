@@ -12,22 +12,28 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+#include "base/pages.h"
 #include "failing.h"
 #include "lib-server.h"
 #include "lib/region.h"
 #include "lib/work.h"
+#include "pool.h"
 
 /* What the server saw of registrations. */
 struct seen {
         uint32_t n_registered, n_unregistered, n_wrong;
         uint64_t n_bytes;
         uint64_t last_unregistered;
+        uint32_t n_of[PAGES_ORDINARY + 1]; /* by what is said of their pages */
+        char why[200];                     /* of the last */
 };
 
 static void check_register(struct server *s, const struct request *r, struct seen *seen) {
         struct stat st;
         seen->n_registered++;
         seen->n_bytes += r->reg.size_bytes;
+        seen->n_of[r->reg.pages]++;
+        snprintf(seen->why, sizeof(seen->why), "%s", r->reg.why);
         seen->n_wrong +=
                 r->reg.kind != BUFFER_KIND_MEMFD || r->reg.n_descriptors != 1 || s->packet.n_fds != 1;
         int seals = fcntl(s->packet.fds[0], F_GET_SEALS);
@@ -212,6 +218,92 @@ START_TEST(a_failed_registration_explains_the_collective_that_meets_it) {
 }
 END_TEST
 
+/* --- huge pages --- */
+
+/* Whether this kernel makes them of shared memory is not for this test: what is told must be what is there.
+ */
+static void check_ways(struct seen *seen, const struct tutti_buffer *b) {
+        bool is_transparent = tutti_buffer_page_bytes(b) == HUGE_PAGE_BYTES;
+        ck_assert_uint_eq(seen->n_of[PAGES_POOL], 0);
+        ck_assert_uint_eq(seen->n_of[PAGES_TRANSPARENT], is_transparent);
+        ck_assert_uint_eq(seen->n_of[PAGES_ORDINARY], !is_transparent);
+        ck_assert_str_eq(seen->why, tutti_buffer_fallback(b));
+}
+
+START_TEST(huge_pages_come_from_regions_of_their_own_and_what_they_are_is_said_F6) {
+        pool_take(0);
+        struct seen seen = { 0 };
+        struct server *s = server_start(script_memory, &seen);
+        struct tutti *t = client_open(s);
+        struct tutti_buffer *ordinary, *a, *b, *c;
+        struct tutti_alloc_args args;
+        tutti_alloc_args_init(&args);
+        ck_assert_uint_eq(args.struct_size, sizeof(args));
+        args.n_bytes = 5 << 20;
+        args.pages = TUTTI_PAGES_HUGE;
+        ck_assert_int_eq(tutti_buffer_alloc(t, 1000, &ordinary), TUTTI_OK);
+        ck_assert_int_eq(tutti_buffer_alloc_with(t, &args, &a), TUTTI_OK);
+        args.n_bytes = 100;
+        ck_assert_int_eq(tutti_buffer_alloc_with(t, &args, &b), TUTTI_OK);
+        ck_assert_int_eq(tutti_buffer_alloc(t, 1000, &c), TUTTI_OK);
+        ck_assert_ptr_eq(a->region, b->region);
+        ck_assert_ptr_eq(ordinary->region, c->region);
+        ck_assert_ptr_ne(ordinary->region, a->region);
+        ck_assert(is_zero(a));
+        ck_assert_uint_eq((uintptr_t)tutti_buffer_data(a) % 4096, 0);
+        ck_assert_ptr_nonnull(strstr(tutti_buffer_fallback(a), "pages needed of the pool: 3, free: 0 of"));
+        ck_assert_str_eq(tutti_buffer_fallback(ordinary), "");
+        ck_assert_uint_eq(tutti_buffer_page_bytes(ordinary), 4096);
+        ck_assert_uint_eq(tutti_buffer_page_bytes(NULL), 0);
+        ck_assert_str_eq(tutti_buffer_fallback(NULL), "");
+        tutti_close(t);
+        server_end(s);
+        ck_assert_uint_eq(seen.n_wrong, 0);
+        ck_assert_uint_eq(seen.n_registered, 2);
+        pool_give_back();
+}
+END_TEST
+
+START_TEST(what_became_of_a_wish_for_huge_pages_is_told_to_tuttid_F6) {
+        pool_take(0);
+        struct seen seen = { 0 };
+        struct server *s = server_start(script_memory, &seen);
+        struct tutti *t = client_open(s);
+        struct tutti_buffer *b;
+        ck_assert_int_eq(
+                tutti_buffer_alloc_with(t, &TUTTI_ALLOC(.n_bytes = 1, .pages = TUTTI_PAGES_HUGE), &b),
+                TUTTI_OK);
+        struct tutti_buffer copy = *b;
+        struct region region = *b->region;
+        copy.region = &region;
+        tutti_close(t);
+        server_end(s);
+        check_ways(&seen, &copy);
+        pool_give_back();
+}
+END_TEST
+
+START_TEST(more_in_huge_pages_than_there_is_is_NO_MEMORY_too_F6) {
+        struct seen seen = { 0 };
+        struct server *s = server_start(script_memory, &seen);
+        struct tutti *t = client_open(s);
+        struct tutti_buffer *b = NULL;
+        size_t needed = (size_t)1 << 50;
+        ck_assert_int_eq(
+                tutti_buffer_alloc_with(t, &TUTTI_ALLOC(.n_bytes = needed, .pages = TUTTI_PAGES_HUGE), &b),
+                TUTTI_NO_MEMORY);
+        ck_assert_ptr_null(b);
+        ck_assert_ptr_nonnull(strstr(tutti_error(), "bytes are needed"));
+        ck_assert_int_eq(tutti_buffer_alloc_with(t, &TUTTI_ALLOC(.n_bytes = SIZE_MAX), &b), TUTTI_INVALID);
+        ck_assert_int_eq(tutti_buffer_alloc_with(t, &TUTTI_ALLOC(.pages = 3), &b), TUTTI_INVALID);
+        ck_assert_int_eq(tutti_buffer_alloc_with(t, NULL, &b), TUTTI_INVALID);
+        ck_assert_int_eq(tutti_buffer_alloc_with(t, &(struct tutti_alloc_args){ 0 }, &b), TUTTI_INVALID);
+        tutti_close(t);
+        server_end(s);
+        ck_assert_uint_eq(seen.n_registered, 0);
+}
+END_TEST
+
 /* --- running short --- */
 
 START_TEST(running_short_is_NO_MEMORY_with_needed_and_available_bytes_F6) {
@@ -236,6 +328,33 @@ static void script_serve(struct server *s) {
         server_greet(s);
         server_serve(s);
 }
+
+/* A way that fails is followed by the next, so most failures are none in the end. */
+START_TEST(F6_every_call_that_fails_on_the_way_to_huge_pages_leaves_nothing_behind) {
+        struct server *s = server_start(script_serve, NULL);
+        struct tutti *t = client_open(s);
+        unsigned int n = 1;
+        for (bool has_failed = true; has_failed; n++) {
+                struct tutti_buffer *b = NULL;
+                int n_before = unit_count_descriptors();
+                failing_call_at(FAILING_MEMORY | FAILING_MMAP | FAILING_MEMFD | FAILING_FCNTL, n);
+                enum tutti_status status = tutti_buffer_alloc_with(
+                        t, &TUTTI_ALLOC(.n_bytes = 20 << 20, .pages = TUTTI_PAGES_HUGE), &b);
+                has_failed = failing_has_failed();
+                failing_call_at(0, 0);
+                ck_assert_msg(status == TUTTI_OK ||
+                                      (has_failed && (status == TUTTI_NO_MEMORY || status == TUTTI_LIMIT)),
+                        "call %u: %s", n, tutti_status_name(status));
+                ck_assert(status != TUTTI_OK || is_zero(b));
+                tutti_buffer_free(b);
+                ck_assert(list_is_empty(&t->buffers));
+                ck_assert_int_le(unit_count_descriptors(), n_before);
+        }
+        ck_assert_uint_ge(n, 6);
+        tutti_close(t);
+        server_end(s);
+}
+END_TEST
 
 START_TEST(every_call_that_fails_on_the_way_leaves_nothing_behind) {
         struct server *s = server_start(script_serve, NULL);
@@ -350,7 +469,11 @@ UNIT_MAIN("lib-memory", 60, a_buffer_is_zero_aligned_and_sealed,
         a_region_goes_with_its_last_buffer_but_one_small_one_stays,
         a_buffer_freed_while_in_use_goes_when_the_work_ends,
         a_failed_registration_explains_the_collective_that_meets_it,
+        huge_pages_come_from_regions_of_their_own_and_what_they_are_is_said_F6,
+        what_became_of_a_wish_for_huge_pages_is_told_to_tuttid_F6,
+        more_in_huge_pages_than_there_is_is_NO_MEMORY_too_F6,
         running_short_is_NO_MEMORY_with_needed_and_available_bytes_F6,
+        F6_every_call_that_fails_on_the_way_to_huge_pages_leaves_nothing_behind,
         every_call_that_fails_on_the_way_leaves_nothing_behind,
         a_memfd_of_the_caller_is_registered_and_mapped_by_access,
         a_kernel_without_NOEXEC_SEAL_still_gets_a_memfd_that_can_be_sealed_F9)

@@ -210,13 +210,16 @@ struct tutti_row_result {
         const struct tutti_holder *holders;
 };
 
-/* Device memory that a client registered, or host memory that stands for some. */
+/* Device memory that a client registered, host memory that stands for some, or host memory in huge pages or
+ * meant to be: then `device` is "". */
 struct tutti_row_buffer {
         uint32_t pid, uid;
         uint64_t buffer, size_bytes;
         const char *device; /* "GPU:1"; its UUID where tuttid does not know it */
-        const char *path;   /* "vmm-made", "vmm-fd", "cuda-ipc", "host-copy" */
-        const char *why;    /* why it is not a path before; "" */
+        const char
+                *path; /* "vmm-made", "vmm-fd", "cuda-ipc", "host-copy"; "pool", "transparent", "ordinary" */
+        const char *why;     /* why it is not a path before; "" */
+        uint64_t page_bytes; /* where `device` is "": of the pages it lies in */
 };
 
 enum tutti_measure {

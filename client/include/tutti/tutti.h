@@ -346,27 +346,6 @@ TUTTI_API enum tutti_status tutti_busy(struct tutti_group *g, const char *why, d
  * BUSY: it already runs. */
 TUTTI_API enum tutti_status tutti_abort(struct tutti_group *g, const char *key, const char *reason);
 
-/* --- memory --- */
-
-/* Memory shared with tuttid: a sealed memfd, pre-faulted, zero. Registered with every later use. NO_MEMORY
- * says needed and available bytes; never SIGBUS. Registration's own refusal may come with the first
- * collective that uses it. */
-TUTTI_API enum tutti_status tutti_buffer_alloc(struct tutti *t, size_t n_bytes, struct tutti_buffer **ret);
-
-/* Registers a memfd of the caller (the descriptor is duplicated). `n_bytes` 0: all of it. tutti_buffer_data
- * maps it by `access`. BAD_FD: not a memfd, opened read-only, or sealed against writing. Waits for tuttid's
- * answer. */
-TUTTI_API enum tutti_status tutti_buffer_from_fd(
-        struct tutti *t, int fd, size_t n_bytes, enum tutti_access access, struct tutti_buffer **ret);
-
-/* Where it is mapped: 64-byte aligned, page-aligned from one page on. Of device memory (tutti/cuda.h) the
- * device pointer. */
-TUTTI_API void *tutti_buffer_data(const struct tutti_buffer *b);
-TUTTI_API size_t tutti_buffer_bytes(const struct tutti_buffer *b);
-
-/* Frees it; while collectives use it, it goes when they end. NULL is fine. */
-TUTTI_API void tutti_buffer_free(struct tutti_buffer *b);
-
 /* --- values --- */
 
 /* A view of a buffer, or of plain memory; the last dimension is the fastest. n_dims = 0 is a scalar.
@@ -584,6 +563,7 @@ static inline void tutti_ranks_add(struct tutti_ranks *ranks, uint32_t rank) {
 }
 #endif
 
+#include <tutti/memory.h>
 #include <tutti/object.h>
 #include <tutti/prepare.h>
 

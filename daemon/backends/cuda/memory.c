@@ -9,11 +9,11 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <unistd.h>
 #include "backends/cuda/cuda-private.h"
 #include "backends/cuda/events.h"
 #include "base/cleanup.h"
 #include "base/fd.h"
+#include "base/pages.h"
 
 enum status cuda_refuse(struct chore *chore, enum status status, const char *format, ...) {
         va_list args;
@@ -57,7 +57,8 @@ static void let_go(struct cuda *c, struct chore *chore) {
 /* --- host memory --- */
 
 static enum status map_host(struct chore *chore, struct cuda_memory *m, int protection) {
-        uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+        uint64_t pool_page = fd_pool_page_bytes(chore->fd),
+                 page = pool_page ? pool_page : ordinary_page_bytes();
         struct stat st;
         if (fstat(chore->fd, &st) < 0)
                 return cuda_refuse(chore, STATUS_BAD_FD, "fstat failed: %s", strerror(errno));
@@ -66,7 +67,9 @@ static enum status map_host(struct chore *chore, struct cuda_memory *m, int prot
                         "the memfd has %lld bytes, the registration says %llu; enlarge it first",
                         (long long)st.st_size, (unsigned long long)chore->n_bytes);
         m->n_map_bytes = (chore->n_bytes + page - 1) / page * page;
-        void *at = mmap(NULL, m->n_map_bytes, protection, MAP_SHARED, chore->fd, 0);
+        /* Pages of the pool are the client's to take. */
+        int flags = pool_page ? MAP_SHARED | MAP_NORESERVE : MAP_SHARED;
+        void *at = mmap(NULL, m->n_map_bytes, protection, flags, chore->fd, 0);
         if (at == MAP_FAILED)
                 return cuda_refuse(chore, errno == ENOMEM ? STATUS_NO_MEMORY : STATUS_BAD_FD,
                         "mapping %llu bytes failed: %s", (unsigned long long)chore->n_bytes, strerror(errno));

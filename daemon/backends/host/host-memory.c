@@ -2,10 +2,15 @@
  *
  * The order matters. The shrink seal comes before the size is read, so that the size holds. The watch comes
  * before the first access, so that no access of ours ever makes a page: with userfaultfd's SIGBUS feature a
- * hole is an error, also to MADV_POPULATE, and not an allocation that the kernel would charge to tuttid. */
+ * hole is an error, also to MADV_POPULATE, and not an allocation that the kernel would charge to tuttid.
+ *
+ * Memory of the kernel's pool of huge pages (MFD_HUGETLB) is watched and sealed like any other: hugetlbfs
+ * knows both (userfaultfd since 4.11, seals since 4.16). Three things are its own. Lengths are multiples of
+ * its pages, or the kernel neither watches nor unmaps it. Mapping it would take pages of the pool for all its
+ * holes, so ours takes none (MAP_NORESERVE). And where userfaultfd is denied a hole costs tuttid no memory of
+ * its own, but a page of the pool, or is a SIGBUS when there is none, which is survived like any. */
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/magic.h>
 #include <linux/userfaultfd.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -14,11 +19,10 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/vfs.h>
-#include <unistd.h>
 #include "backends/host/host-private.h"
 #include "base/cleanup.h"
 #include "base/fd.h"
+#include "base/pages.h"
 
 void host_memory_free(struct host_memory *m) {
         if (!m)
@@ -39,16 +43,12 @@ static enum status refuse(struct chore *chore, enum status status, const char *f
         return status;
 }
 
-/* Only a memfd of ordinary pages, open for both, that will let us write. */
+/* Only a memfd, open for both, that will let us write. */
 static enum status check_kind(struct chore *chore, int *ret_seals) {
-        struct statfs fs;
         int flags = fcntl(chore->fd, F_GETFL), seals = fcntl(chore->fd, F_GET_SEALS);
-        if (flags < 0 || seals < 0 || fstatfs(chore->fd, &fs) < 0)
+        if (flags < 0 || seals < 0)
                 return refuse(
                         chore, STATUS_BAD_FD, "not a memfd; create it with memfd_create(MFD_ALLOW_SEALING)");
-        if (fs.f_type != TMPFS_MAGIC)
-                return refuse(chore, STATUS_BAD_FD,
-                        "a memfd of huge pages, which cannot be guarded yet; create it without MFD_HUGETLB");
         if ((flags & O_ACCMODE) != O_RDWR)
                 return refuse(chore, STATUS_BAD_FD,
                         "the memfd is not open for reading and writing, so it cannot be guarded; send the "
@@ -88,11 +88,22 @@ static enum status check_size(struct chore *chore) {
         return STATUS_OK;
 }
 
-static enum status map(struct chore *chore, struct host_memory *m) {
-        uint64_t page = sysconf(_SC_PAGESIZE);
+/* At a place where its huge pages, if they are transparent ones, are mapped as such; those of the pool are
+ * anywhere. All other memory goes where the kernel likes: much of it at equal places in its huge page would
+ * meet in few sets of the TLB. */
+static void *map_where_it_is_best(const struct chore *chore, const struct host_memory *m) {
         int protection = m->is_writable ? PROT_READ | PROT_WRITE : PROT_READ;
+        if (chore->pages == PAGES_TRANSPARENT && m->base.pool_page_bytes == 0)
+                return map_on_huge_page(chore->fd, m->n_map_bytes, protection);
+        int flags = m->base.pool_page_bytes ? MAP_SHARED | MAP_NORESERVE : MAP_SHARED;
+        return mmap(NULL, m->n_map_bytes, protection, flags, chore->fd, 0);
+}
+
+static enum status map(struct chore *chore, struct host_memory *m) {
+        m->base.pool_page_bytes = fd_pool_page_bytes(chore->fd);
+        uint64_t page = m->base.pool_page_bytes ? m->base.pool_page_bytes : ordinary_page_bytes();
         m->n_map_bytes = (chore->n_bytes + page - 1) / page * page;
-        void *at = mmap(NULL, m->n_map_bytes, protection, MAP_SHARED, chore->fd, 0);
+        void *at = map_where_it_is_best(chore, m);
         if (at == MAP_FAILED && errno == EPERM)
                 return refuse(chore, STATUS_BAD_FD, "the memfd was sealed against writing meanwhile");
         if (at == MAP_FAILED)

@@ -66,7 +66,7 @@ static int open_userfaultfd(void) {
         CLEANUP_FD int fd = syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | UFFD_USER_MODE_ONLY);
         struct uffdio_api api = {
                 .api = UFFD_API,
-                .features = UFFD_FEATURE_SIGBUS | UFFD_FEATURE_MISSING_SHMEM,
+                .features = UFFD_FEATURE_SIGBUS | UFFD_FEATURE_MISSING_SHMEM | UFFD_FEATURE_MISSING_HUGETLBFS,
         };
         if (fd < 0 || ioctl(fd, UFFDIO_API, &api) < 0)
                 return -errno;
