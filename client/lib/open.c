@@ -333,6 +333,7 @@ static void close_in_child(struct tutti *t) {
         }
         fd_close(&t->epoll);
         fd_close(&t->event);
+        fd_close(&t->news);
         fd_close(&t->socket);
 }
 

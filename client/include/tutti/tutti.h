@@ -249,8 +249,8 @@ TUTTI_API void tutti_open_args_init(struct tutti_open_args *args);
  * Nothing else has happened to it then: fill the inputs anew and submit it again. (Values in plain memory are
  * kept, and never end so; those in place are read again from there.) One whose length only the answer would
  * have told (gather, sparse values) ends so for the member that did not get it. A member that is not back
- * within the join timeout counts as lost. What a work tells of its result (times, checks) is nothing where its
- * answer died with tuttid. When the time is over: DAEMON_LOST for everything, as without.
+ * within the join timeout counts as lost. What a work tells of its result (times, checks) is nothing where
+ * its answer died with tuttid. When the time is over: DAEMON_LOST for everything, as without.
  *
  * Not carried over: result objects and buffers in device memory. A connection that has any is lost as
  * without. */
