@@ -383,7 +383,7 @@ START_TEST(G12_long_answers_arrive_whole_at_a_slow_reader) {
         for (uint64_t i = 0; i < 5; i++) {
                 uint32_t n_rows = read_slowly(fd, 10 + i);
                 ck_assert_uint_ge(n_rows, n);
-                ck_assert_uint_le(n_rows, 4096);
+                ck_assert_uint_le(n_rows, 4096 + 2); /* what had ended by then, and was not yet recorded */
         }
         close(fd);
         stage_clear(&s);
