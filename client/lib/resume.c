@@ -397,7 +397,7 @@ static bool next_part(struct tutti *t, struct call *call, struct resume_packet *
         struct request request = { .request = call->request, .type = REQUEST_SUBMIT, .submit = k->submit };
         const uint32_t n = k->submit.signature.n_entries;
         request.submit.membership = k->group->membership;
-        request.submit.entries = k->entries + r->n_sent;
+        request.submit.entries = n > 0 ? k->entries + r->n_sent : NULL;
         request.submit.n_part_entries = n - r->n_sent;
         if (n > 1) {
                 uint32_t n_window = n - r->n_sent < WINDOW_ENTRIES ? n - r->n_sent : WINDOW_ENTRIES;

@@ -102,7 +102,7 @@ static void run(struct fake_work *work) {
         struct nccl_work *w = (struct nccl_work *)work;
         struct collective *c = w->collective;
         pthread_mutex_lock(&fake.lock);
-        bool is_over = w->comm->is_ended, is_mine = !is_over && !c->is_claimed;
+        bool is_mine = !w->comm->is_ended && !c->is_claimed && !c->is_wrong;
         c->is_claimed |= is_mine;
         pthread_mutex_unlock(&fake.lock);
         if (is_mine)
@@ -110,7 +110,8 @@ static void run(struct fake_work *work) {
         pthread_mutex_lock(&fake.lock);
         c->is_done |= is_mine;
         pthread_cond_broadcast(&fake.changed);
-        while (!is_over && !c->is_done) /* two were ready at once: no half leaves before all is written */
+        /* Two were ready at once: no half leaves before all is written, not even one that was aborted. */
+        while (c->is_claimed ? !c->is_done : !w->comm->is_ended)
                 fake_wait(FAKE_UNTIL_CHANGED);
         pthread_mutex_unlock(&fake.lock);
 }
