@@ -138,6 +138,21 @@ END_TEST
 
 #define N_ROUNDS 20
 
+/* To meet a run under way takes some tries. */
+static void play_again_and_again(void (*play)(struct hands *p, const char *group)) {
+        struct hands p = { .h = host_start(NULL), .n_floats = LARGE_BYTES / sizeof(float) };
+        for (int round = 0; round < N_ROUNDS; round++) {
+                char group[32];
+                snprintf(group, sizeof(group), "train %d", round);
+                play(&p, group);
+                for (uint32_t i = 0; i < 3; i++)
+                        go(&p, i);
+        }
+        expect_served(p.h, "others");
+        host_expect_counters_zero(p.h);
+        host_stop(p.h);
+}
+
 /* Rank 2 leaves while what it has started runs; the two that stay go on with the same halves, and forget
  * them. */
 static void leave_under_a_run(struct hands *p, const char *group) {
@@ -161,17 +176,7 @@ static void leave_under_a_run(struct hands *p, const char *group) {
 }
 
 START_TEST(who_leaves_under_a_run_has_no_place_on_the_road) {
-        struct hands p = { .h = host_start(NULL), .n_floats = LARGE_BYTES / sizeof(float) };
-        for (int round = 0; round < N_ROUNDS; round++) {
-                char group[32];
-                snprintf(group, sizeof(group), "train %d", round);
-                leave_under_a_run(&p, group);
-                for (uint32_t i = 0; i < 3; i++)
-                        go(&p, i);
-        }
-        expect_served(p.h, "others");
-        host_expect_counters_zero(p.h);
-        host_stop(p.h);
+        play_again_and_again(leave_under_a_run);
 }
 END_TEST
 
@@ -211,17 +216,7 @@ static void rejoin_under_a_run(struct hands *p, const char *group) {
 }
 
 START_TEST(a_road_of_an_epoch_goes_with_it) {
-        struct hands p = { .h = host_start(NULL), .n_floats = LARGE_BYTES / sizeof(float) };
-        for (int round = 0; round < N_ROUNDS; round++) {
-                char group[32];
-                snprintf(group, sizeof(group), "train %d", round);
-                rejoin_under_a_run(&p, group);
-                for (uint32_t i = 0; i < 3; i++)
-                        go(&p, i);
-        }
-        expect_served(p.h, "others");
-        host_expect_counters_zero(p.h);
-        host_stop(p.h);
+        play_again_and_again(rejoin_under_a_run);
 }
 END_TEST
 

@@ -152,8 +152,7 @@ void server_done(struct server *s, uint64_t request, uint64_t collective) {
                                         .last_rank = 1 } });
 }
 
-void server_greet(struct server *s) {
-        server_accept(s);
+struct request server_welcome(struct server *s) {
         struct request hello = server_take(s, REQUEST_HELLO);
         server_reply_fd(s,
                 &(struct reply){ .request = hello.request,
@@ -164,6 +163,12 @@ void server_greet(struct server *s) {
                                 .n_descriptors = 1,
                                 .status_slots = STATUS_PAGE_SLOTS } },
                 s->page_fd);
+        return hello;
+}
+
+void server_greet(struct server *s) {
+        server_accept(s);
+        (void)server_welcome(s);
 }
 
 static void answer_join(struct server *s, const struct request *r) {

@@ -34,6 +34,8 @@ void server_end(struct server *s);
 void server_accept(struct server *s);
 /* Accepts, and answers hello with the status page. */
 void server_greet(struct server *s);
+/* The same on the connection that there is; the hello. */
+struct request server_welcome(struct server *s);
 /* Greets, and answers one join: membership 7, epoch 3, rank and world size as asked. */
 void server_greet_and_join(struct server *s);
 

@@ -14,21 +14,6 @@ static void hand_over(struct server *s) {
         server_reply(s, &(struct reply){ .status = STATUS_OK, .type = REPLY_HAND_OVER });
 }
 
-/* On the connection that there is. */
-static struct request welcome(struct server *s) {
-        struct request hello = server_take(s, REQUEST_HELLO);
-        server_reply_fd(s,
-                &(struct reply){ .request = hello.request,
-                        .status = STATUS_OK,
-                        .type = REPLY_WELCOME,
-                        .welcome = { .version = 1,
-                                .server = "test",
-                                .n_descriptors = 1,
-                                .status_slots = STATUS_PAGE_SLOTS } },
-                s->page_fd);
-        return hello;
-}
-
 static struct tutti *open_with(const struct server *s, double reconnect) {
         struct tutti *t;
         enum tutti_status status =
@@ -42,7 +27,7 @@ static struct tutti *open_with(const struct server *s, double reconnect) {
 static void note_hello(struct server *s) {
         bool *may = s->arg;
         server_accept(s);
-        *may = welcome(s).hello.may_be_handed_over;
+        *may = server_welcome(s).hello.may_be_handed_over;
         server_serve(s);
 }
 
@@ -68,7 +53,7 @@ static void serve_the_next(struct server *s) {
         server_greet_and_join(s);
         uint64_t number = server_take(s, REQUEST_SUBMIT).request;
         hand_over(s);
-        ck_assert(welcome(s).hello.may_be_handed_over);
+        ck_assert(server_welcome(s).hello.may_be_handed_over);
         server_take(s, REQUEST_PAGES);
         struct request join = server_take(s, REQUEST_JOIN);
         ck_assert_uint_eq(join.join.resume_epoch, 3);
@@ -100,7 +85,7 @@ static void hand_over_and_end(struct server *s) {
         server_take(s, REQUEST_HELLO);
         server_hang_up(s);
         server_accept(s);
-        welcome(s);
+        server_welcome(s);
         server_take(s, REQUEST_PAGES);
         struct request r = server_take(s, REQUEST_JOIN);
         server_refuse(s, r.request, STATUS_REPLICA_LOST, FIELD_GROUP, "known by this");
@@ -131,7 +116,7 @@ static void hand_over_without_a_welcome(struct server *s) {
                 ;
         server_hang_up(s);
         server_accept(s);
-        welcome(s);
+        server_welcome(s);
         server_take(s, REQUEST_PAGES);
         r = server_take(s, REQUEST_JOIN);
         server_refuse(s, r.request, STATUS_REPLICA_LOST, FIELD_GROUP, "known by this");
@@ -177,7 +162,7 @@ static void read_nothing(struct server *s) {
         hand_over(s);
         fd_close(&s->fd);
         server_accept(s);
-        welcome(s);
+        server_welcome(s);
         struct request r = server_take(s, REQUEST_PAGES);
         while (r.type == REQUEST_PAGES && server_take_any(s, &r))
                 ;
