@@ -43,11 +43,20 @@ static void set_up_with(struct fixture *f, struct nursery *nursery, const char *
         ck_assert_int_eq(workers_new(&f->workers, &f->loop, &setting), 0);
 }
 
-static void set_up(struct fixture *f, uint32_t n_devices) {
-        struct nursery *nursery;
+static void make_fake(struct fixture *f, uint32_t n_devices) {
         *f = (struct fixture){ .fake = fake_gpu_new(n_devices) };
+}
+
+/* The first process begins with it: what it shall do at its start has been said before. */
+static void start_fake(struct fixture *f) {
+        struct nursery *nursery;
         ck_assert_int_eq(nursery_new(&nursery, fake_gpu_path()), 0);
         set_up_with(f, nursery, NULL);
+}
+
+static void set_up(struct fixture *f, uint32_t n_devices) {
+        make_fake(f, n_devices);
+        start_fake(f);
 }
 
 static void tear_down(struct fixture *f) {
@@ -182,8 +191,9 @@ static enum status run(struct fixture *f, struct memory *a, struct memory *b) {
 
 START_TEST(devices_appear_when_they_are_tested) {
         struct fixture f;
-        set_up(&f, 2);
+        make_fake(&f, 2);
         f.fake->hide_device = 1;
+        start_fake(&f);
         ck_assert(workers_is_starting(f.workers));
         ck_assert_uint_eq(workers_n_devices(f.workers), 0);
         await_service(&f);
@@ -420,8 +430,9 @@ END_TEST
 
 START_TEST(a_process_that_never_serves_is_given_up) {
         struct fixture f;
-        set_up(&f, 1);
+        make_fake(&f, 1);
         f.fake->crash_start = 1000;
+        start_fake(&f);
         while (workers_next_ns(f.workers) != UINT64_MAX)
                 turn(&f);
         ck_assert_ptr_nonnull(strstr(workers_why_off(f.workers), "exit code 9"));
