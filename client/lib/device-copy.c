@@ -40,6 +40,14 @@ static enum status read_extent(
         return driver_read(&range, err);
 }
 
+/* What is on its way to the host must have come there, or the driver have given up its context, before the
+ * memory can be somebody else's. */
+static void wait_for_what_was_begun(void *context, void *stream) {
+        struct error ignored;
+        if (driver_wait(context, stream, &ignored) != STATUS_OK)
+                driver_wait_all(context);
+}
+
 enum status device_copies_begin(struct device_copies *c, void *stream, struct error *err) {
         enum status status = STATUS_OK;
         void *context = NULL;
@@ -49,7 +57,11 @@ enum status device_copies_begin(struct device_copies *c, void *stream, struct er
                 context = device_of(c->list[i].buffer)->place.context;
                 status = read_extent(c, &c->list[i], stream, err);
         }
-        return status == STATUS_OK && context ? driver_wait(context, stream, err) : status;
+        if (status == STATUS_OK && context)
+                status = driver_wait(context, stream, err);
+        if (status != STATUS_OK && context)
+                wait_for_what_was_begun(context, stream);
+        return status;
 }
 
 /* Run by run of elements that lie one behind the other. */

@@ -622,7 +622,8 @@ static enum tutti_status reduce_once(
         return status;
 }
 
-/* Every call fails once, alone and where it stands; the next collective is well, and no stream waits. */
+/* Every call fails once, alone and where it stands; the next collective is well, and no stream waits. A copy
+ * that is still under way when the call fails finds its memory. */
 static void fail_each(const char *const *calls, size_t n, enum tutti_cuda_path path) {
         struct server *s = server_start(script_patient, NULL);
         begin_client("1");
@@ -632,6 +633,10 @@ static void fail_each(const char *const *calls, size_t n, enum tutti_cuda_path p
         struct tutti_group *g = client_join(t, 0, 1);
         ck_assert_int_eq(reduce_once(g, t, p, stream, path), TUTTI_OK);
         for (size_t i = 0; i < n; i++) {
+                fakecuda_strike(control, &(struct fakecuda_strike){ .fault = FAKECUDA_SLOWS,
+                                                 .call = "cuMemcpyDtoHAsync",
+                                                 .ms = 100,
+                                                 .repeats = true });
                 fakecuda_strike(control,
                         &(struct fakecuda_strike){
                                 .fault = FAKECUDA_FAILS, .call = calls[i], .code = CUDA_ERROR_UNKNOWN });
