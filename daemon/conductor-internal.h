@@ -234,6 +234,8 @@ void conductor_put_plan(struct conductor *c, struct meeting *m);
 
 /* Carries out what rendezvous has decided. Sessions that are ejected by it stay until the end of the turn. */
 void conductor_settle_outcome(struct conductor *c);
+/* Behind conductor_leave_lane: what was started before this packet was there before it. */
+void conductor_settle_before_packet(struct conductor *c);
 
 /* --- the lane (conductor-lane.c) --- */
 

@@ -277,9 +277,7 @@ static void conductor_handle(
                 return;
         }
         conductor_prepare_roads(c, s, r->type);
-        c->has_packet = true;        /* for which roads have been closed */
-        conductor_settle_outcome(c); /* what was started before it was there before it */
-        c->has_packet = false;
+        conductor_settle_before_packet(c);
         conductor_dispatch(c, s, r, packet);
 }
 

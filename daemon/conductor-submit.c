@@ -232,11 +232,14 @@ static void conductor_submit_or_hold(struct conductor *c, struct session *s, str
         conductor_hold(c, s, half);
 }
 
+/* Like a packet: meanwhile a collective of its group may have ended, and the lane have taken over. */
 void conductor_handle_held(struct conductor *c, struct session *s) {
+        if (!s->held)
+                return;
+        conductor_leave_lane(c, s);
+        conductor_settle_before_packet(c);
         struct half *half = s->held;
         s->held = NULL;
-        if (!half)
-                return;
         half->held_ns = c->now_ns - s->held_since_ns;
         conductor_submit(c, s, half);
         if (s->held)

@@ -340,6 +340,12 @@ void conductor_settle_outcome(struct conductor *c) {
         }
 }
 
+void conductor_settle_before_packet(struct conductor *c) {
+        c->has_packet = true; /* for which roads have been closed */
+        conductor_settle_outcome(c);
+        c->has_packet = false;
+}
+
 /* Until nothing follows from anything any more: telling can eject, ejecting can end collectives. */
 void conductor_settle(struct conductor *c) {
         struct list *it;

@@ -220,6 +220,54 @@ START_TEST(a_road_of_an_epoch_goes_with_it) {
 }
 END_TEST
 
+/* --- halves that wait --- */
+
+#define HELD_BYTES ((uint64_t)32 << 20) /* takes longer to import than 16 floats to be reduced */
+#define HELD_TRIES 8
+
+static uint64_t send_held(struct hands *p, uint32_t i, const char *key, uint64_t buffer) {
+        return raw_submit(p->r[i], &p->m[i], key, buffer, 16);
+}
+
+/* The kept reduction ends while both have another half that waits for its buffer: the road is open when that
+ * one comes to rendezvous. */
+static uint64_t meet_held(struct hands *p, uint64_t buffer, uint64_t after) {
+        uint64_t running[2], held[2], next[2], numbers[2];
+        running[0] = start(p, 0, "running");
+        for (uint32_t i = 0; i < 2; i++)
+                raw_register(p->r[i], buffer, raw_memfd(HELD_BYTES), HELD_BYTES);
+        running[1] = start(p, 1, "running");
+        for (uint32_t i = 0; i < 2; i++)
+                held[i] = send_held(p, i, "held", buffer);
+        numbers[0] = raw_expect(p->r[0], running[0], STATUS_OK).done.collective;
+        numbers[1] = raw_expect(p->r[0], held[0], STATUS_OK).done.collective;
+        raw_expect(p->r[1], held[1], STATUS_OK);
+        ck_assert_uint_gt(numbers[0], after);
+        ck_assert_uint_gt(numbers[1], numbers[0]);
+        for (uint32_t i = 0; i < 2; i++)
+                raw_lane_expect_open(&p->l[i], true);
+        for (uint32_t i = 0; i < 2; i++)
+                next[i] = raw_lane_start(p->r[i], &p->l[i], &p->m[i], "next", 7);
+        uint64_t number = raw_lane_expect_done(&p->l[0], next[0]);
+        ck_assert_uint_eq(raw_lane_expect_done(&p->l[1], next[1]), number);
+        ck_assert_uint_gt(number, numbers[1]);
+        return number;
+}
+
+START_TEST(P9_what_was_held_while_the_road_opened_has_a_number_of_its_own) {
+        struct hands p = { .h = host_start(NULL), .n_floats = 16 };
+        uint64_t number = 0;
+        hands_come(&p, 2, "train");
+        open_road(&p, 2);
+        for (uint64_t i = 0; i < HELD_TRIES; i++)
+                number = meet_held(&p, 2 + i, number);
+        for (uint32_t i = 0; i < 2; i++)
+                go(&p, i);
+        host_expect_counters_zero(p.h);
+        host_stop(p.h);
+}
+END_TEST
+
 /* --- by calls --- */
 
 #define N_STEPS 2000
@@ -312,5 +360,5 @@ END_TEST
 
 UNIT_MAIN("lane-members", 90, P21_a_bell_that_blocks_holds_up_nobody,
         P5_the_last_half_of_nothing_by_one_that_ends_counts, who_leaves_under_a_run_has_no_place_on_the_road,
-        a_road_of_an_epoch_goes_with_it, P6_a_calls_own_limit_holds_on_the_lane,
-        P9_what_is_known_of_calls_is_of_one_connection)
+        a_road_of_an_epoch_goes_with_it, P9_what_was_held_while_the_road_opened_has_a_number_of_its_own,
+        P6_a_calls_own_limit_holds_on_the_lane, P9_what_is_known_of_calls_is_of_one_connection)
