@@ -1,6 +1,7 @@
 #include "planner-extents.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include "algorithms/fold.h"
@@ -148,6 +149,22 @@ static enum status refuse_nothing(const struct problem *problem, uint32_t e, str
                                                        : "");
 }
 
+enum status weights_refuse_overflow(struct error *err) {
+        return error_set(err, STATUS_INVALID, FIELD_OPTIONS,
+                "the weights add up to more than f64 can hold; only their proportions matter to a MEAN, so "
+                "take smaller ones");
+}
+
+/* Of a MEAN: each element brings the weight of its replica. */
+static enum status check_total_weight(const struct problem *problem, uint32_t e, struct error *err) {
+        double total = fold_total_weight(problem, e);
+        if (isfinite(total))
+                return total > 0 ? STATUS_OK : refuse_nothing(problem, e, err);
+        error_init(err, STATUS_INVALID);
+        err->entry = (int32_t)e;
+        return weights_refuse_overflow(err);
+}
+
 static enum status refuse_many(uint32_t e, struct error *err) {
         error_init(err, STATUS_LIMIT);
         err->entry = (int32_t)e;
@@ -176,9 +193,9 @@ static enum status check_fold(const struct problem *problem, uint32_t e, struct 
                         err->used = total;
                         return status;
                 }
-        if (total == 0 || (is_weighted_mean && !(fold_total_weight(problem, e) > 0)))
+        if (total == 0)
                 return refuse_nothing(problem, e, err);
-        return STATUS_OK;
+        return is_weighted_mean ? check_total_weight(problem, e, err) : STATUS_OK;
 }
 
 enum status folds_check(const struct problem *problem, struct error *err) {

@@ -11,5 +11,8 @@
 enum status extents_find(const struct problem *problem, struct plan *plan, struct error *err) MUST_USE;
 
 /* Of a reduction over axes: whether every result has contributions, and no more than can be divided by.
- * INVALID or LIMIT with field EXTENT, UNSUPPORTED with field OPTIONS. */
+ * INVALID or LIMIT with field EXTENT, INVALID or UNSUPPORTED with field OPTIONS. */
 enum status folds_check(const struct problem *problem, struct error *err) MUST_USE;
+
+/* INVALID: weights whose sum is none. *err is initialised. */
+enum status weights_refuse_overflow(struct error *err) MUST_USE;

@@ -150,10 +150,7 @@ static enum status check_weights(const struct problem *problem, struct error *er
                 return STATUS_OK;
         error_init(err, STATUS_INVALID);
         if (!isfinite(total))
-                return error_set(err, STATUS_INVALID, FIELD_OPTIONS,
-                        "the weights add up to more than f64 can hold; only their proportions matter to a "
-                        "MEAN, "
-                        "so take smaller ones");
+                return weights_refuse_overflow(err);
         return error_set(err, STATUS_INVALID, FIELD_OPTIONS,
                 "the weights of all %u contributions are 0: there is nothing to take the mean of",
                 problem->n_ranks);

@@ -51,6 +51,15 @@ static void check_refused(struct bench *b, enum status status, enum field field,
         bench_deinit(b);
 }
 
+static void check_made(struct bench *b) {
+        static struct error err;
+        struct plan plan;
+        plan_init(&plan);
+        ck_assert_int_eq(planner_plan(b->planner, &b->m->problem, &plan, &err), STATUS_OK);
+        plan_deinit(&plan);
+        bench_deinit(b);
+}
+
 START_TEST(P14_a_gather_copies_each_value_once_to_all_outputs) {
         struct bench b;
         /* Along the first axis what is contiguous stays so. */
@@ -154,6 +163,23 @@ START_TEST(P12_a_reduction_over_an_axis_is_one_chain_with_the_count_as_divisor) 
 END_TEST
 
 /* A chunk has as many results as make it up in bytes that are read. */
+/* The sum of the weights is finite; that of what all their elements weigh need not be. */
+START_TEST(P12_weights_that_overflow_over_an_axis_are_refused) {
+        struct bench b;
+        for (uint64_t length = 1; length <= 2; length++) {
+                bench_init(&b, KIND_REDUCE, 0, (uint64_t[]){ length, 1 }, 2);
+                b.m->signature.op = OP_MEAN;
+                b.m->signature.options.has_weight = true;
+                b.m->weights[0] = 0x1p1023;
+                b.m->weights[1] = 1;
+                if (length == 2)
+                        check_refused(&b, STATUS_INVALID, FIELD_OPTIONS, "more than f64 can hold");
+                else
+                        check_made(&b);
+        }
+}
+END_TEST
+
 START_TEST(long_axes_make_chunks_of_few_results) {
         static struct error err;
         struct bench b;
@@ -215,4 +241,5 @@ UNIT_MAIN("planner-axes", 30, P14_a_gather_copies_each_value_once_to_all_outputs
         P4_a_receiver_without_room_is_named, P10_a_reduce_scatter_is_one_pass_in_rank_order_for_each_slice,
         an_element_of_a_slice_is_known_by_its_index_in_the_whole,
         P12_a_reduction_over_an_axis_is_one_chain_with_the_count_as_divisor,
-        long_axes_make_chunks_of_few_results, P15_what_gpus_do_not_do_is_said)
+        P12_weights_that_overflow_over_an_axis_are_refused, long_axes_make_chunks_of_few_results,
+        P15_what_gpus_do_not_do_is_said)
