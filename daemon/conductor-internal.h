@@ -3,11 +3,12 @@
  * pages), conductor-devices.c (GPUs), conductor-collective.c (from sealed to told), conductor-queries.c
  * (answers), conductor-rows.c (what is in them), conductor-control.c (what people do), conductor-prepared.c
  * (halves that are kept), conductor-lane.c (what runs without a packet), conductor-lane-session.c (for whom),
- * conductor-fallbacks.c (what was not done as was wished), conductor-handover.c (connections from one tuttid
- * to the next). */
+ * conductor-ended.c (what ended unsealed), conductor-fallbacks.c (what was not done as was wished),
+ * conductor-handover.c (connections from one tuttid to the next). */
 #pragma once
 
 #include "base/arena.h"
+#include "base/turns.h"
 #include "conductor.h"
 #include "session-page.h"
 #include "wire/codec.h"
@@ -88,6 +89,8 @@ struct conductor {
         bool has_worked;               /* this turn: on a submission, or on what the engine has done */
         uint64_t work;                 /* of this turn */
         bool is_more_done;             /* by the engine than this turn has looked at */
+        struct turns ended;            /* struct meeting.outcome_link: unsealed, and nobody is told yet */
+        uint64_t told_work;            /* of this turn, for these: beside `work` */
         struct list returning;         /* struct meeting.outcome_link: told, and not given back yet */
         struct list dropped;       /* struct half.pool_link: of no meeting any more, and not given back yet */
         struct prepared *prepared; /* kept halves, by session and number */
@@ -299,6 +302,13 @@ void conductor_end_signal(struct conductor *c, struct half *half);
 /* The half is told of an end that its stream has not heard of from the worker. */
 void conductor_say_done(struct conductor *c, const struct half *half);
 
+/* A share of what has ended unsealed, once that much in a turn. */
+void conductor_tell_ended(struct conductor *c);
+/* Whether there is more of it. */
+bool conductor_has_ended(const struct conductor *c);
+/* A new epoch has begun: its members are told so, behind what has ended before it. */
+void conductor_tell_formed(struct conductor *c, struct group *g);
+void conductor_formed(struct conductor *c, struct group *g);
 /* Fills in what only the host knows of the replicas in an error: alive, stopped, dead. */
 void conductor_probe(struct conductor *c, const struct group *g, uint32_t n, struct replica_report *reports);
 

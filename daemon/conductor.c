@@ -24,6 +24,7 @@ int conductor_new(struct conductor **ret, const struct house *house, uint64_t no
         list_init(&c->ejected);
         list_init(&c->tasks);
         list_init(&c->queries);
+        turns_init(&c->ended);
         list_init(&c->returning);
         list_init(&c->forgotten);
         list_init(&c->dropped);
@@ -76,17 +77,6 @@ void conductor_reply_status(struct conductor *c, struct session *s, uint64_t req
         conductor_reply(c, s,
                 &(struct reply){
                         .request = request, .status = status, .error = status == STATUS_OK ? NULL : err });
-}
-
-void conductor_probe(struct conductor *c, const struct group *g, uint32_t n, struct replica_report *reports) {
-        for (uint32_t i = 0; i < n; i++) {
-                if (reports[i].state != PROCESS_UNKNOWN || reports[i].rank >= g->world_size)
-                        continue;
-                const struct member *m = &g->members[reports[i].rank];
-                const struct session *s = session_find(c->house.sessions, m->session);
-                if (s && m->pid == reports[i].pid) /* who came after it is not meant */
-                        reports[i].state = session_probe(s);
-        }
 }
 
 /* --- sessions end --- */
@@ -235,7 +225,7 @@ static void conductor_set_resumed_pages(struct conductor *c, const struct group 
         }
 }
 
-static void conductor_formed(struct conductor *c, struct group *g) {
+void conductor_formed(struct conductor *c, struct group *g) {
         conductor_log_formed(g);
         conductor_set_resumed_pages(c, g);
         rankset_for_each (rank, &g->alive) {
@@ -320,10 +310,9 @@ void conductor_settle_outcome(struct conductor *c) {
                 conductor_struck(c, list_entry(it, struct half, pool_link));
         while ((it = list_take_first(&o->sealed)))
                 conductor_run(c, list_entry(it, struct meeting, outcome_link));
-        while ((it = list_take_first(&o->ended)))
-                conductor_finish(c, list_entry(it, struct meeting, outcome_link));
+        conductor_tell_ended(c);
         while ((it = list_take_first(&o->formed)))
-                conductor_formed(c, list_entry(it, struct group, outcome_link));
+                conductor_tell_formed(c, list_entry(it, struct group, outcome_link));
         while ((it = list_take_first(&o->unformed)))
                 conductor_unformed(c, list_entry(it, struct group, outcome_link));
         while ((it = list_take_first(&o->answered)))
@@ -494,7 +483,7 @@ static void conductor_pull(struct conductor *c) {
 
 bool conductor_turn(struct conductor *c, uint64_t now_ns) {
         c->now_ns = now_ns;
-        c->work = 0;
+        c->work = c->told_work = 0;
         c->is_more_done = false;
         if (sessions_next_ns(c->house.sessions) <= now_ns)
                 sessions_expire(c->house.sessions, now_ns);
@@ -517,6 +506,7 @@ bool conductor_turn(struct conductor *c, uint64_t now_ns) {
         conductor_settle(c);
         return sessions_n_ready(c->house.sessions) > 0 || !list_is_empty(&c->returning) ||
                !list_is_empty(&c->forgotten) || !list_is_empty(&c->dropped) || c->is_more_done ||
+               conductor_has_ended(c) || rendezvous_next_ns(c->house.rendezvous) <= now_ns ||
                (c->house.lanes && lanes_n_news(c->house.lanes) >= RUNS_A_TURN) ||
                conductor_answers_next_ns(c) <= now_ns;
 }

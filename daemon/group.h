@@ -94,6 +94,8 @@ struct group {
         uint32_t n_meetings, n_debts;
         uint32_t n_references; /* meetings, also ended ones that were not released yet; ended and none:
                                   in outcome.over, to be forgotten */
+        uint32_t n_untold;     /* the conductor's: of its ended meetings, of which nobody is told yet */
+        bool is_formed_untold; /* the conductor's: a new epoch waits for these to be told */
         bool is_stalled;       /* its oldest meeting is older than stall_warn */
         bool is_restored;      /* its members have carried it over from the tuttid before */
         struct alarm join_deadline, stall;

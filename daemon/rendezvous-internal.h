@@ -21,7 +21,9 @@
 #define N_DEBT_BUCKETS   256
 #define MAX_POOLED_BYTES (64u << 20) /* what the pools keep, all together */
 #define LARGE_HALF_BYTES (1u << 20)  /* from these on a half is pages of its own, and given back elsewhere */
-#define MAX_ERRORS       4096        /* that ended meetings hold at a time: 24 MiB */
+#define EXPIRIES_A_CALL  32          /* alarms, and meetings that are walked through for them: */
+#define LOOKS_A_CALL     4096
+#define MAX_ERRORS       4096 /* that ended meetings hold at a time: 24 MiB */
 
 /* Whose memberships end with a session: its members that are JOINING or ALIVE. */
 struct party {

@@ -242,9 +242,19 @@ static void ring(struct rendezvous *r, struct heap *heap, uint64_t now_ns, struc
                 stall_fire(r, circle_of(list_entry(alarm, struct group, stall)), now_ns, out);
 }
 
+/* What one alarm takes: that of a group that forms may tell all of its members. */
+static uint32_t weight_of(const struct rendezvous *r, const struct heap *heap) {
+        return heap == &r->join_deadlines ? EXPIRIES_A_CALL : 1;
+}
+
 /* In the order in which they were due, so that the end of a pause before a deadline moves it, however late we
  * wake. */
 void rendezvous_expire(struct rendezvous *r, uint64_t now_ns, struct outcome *out) {
-        while (rendezvous_next_ns(r) <= now_ns)
-                ring(r, first_heap(r), now_ns, out);
+        uint64_t n_looked = out->n_looked;
+        for (uint32_t n = 0; n < EXPIRIES_A_CALL && out->n_looked - n_looked < LOOKS_A_CALL &&
+                             rendezvous_next_ns(r) <= now_ns;) {
+                struct heap *heap = first_heap(r);
+                n += weight_of(r, heap);
+                ring(r, heap, now_ns, out);
+        }
 }

@@ -333,8 +333,8 @@ void rendezvous_set_next_number(struct group *g, uint64_t number);
  * meeting whose clock busy has stopped counts once more, as it was. */
 uint64_t rendezvous_next_ns(const struct rendezvous *r);
 /* Deadlines of meetings (TIMEOUT), of forming groups and of those who wait for one to be formed anew, ends of
- * busy, stalls. A stalled group is in
- * `stalled` once per stall_warn. */
+ * busy, stalls. A stalled group is in `stalled` once per stall_warn. Thousands may be due at once: a call
+ * handles some of them, and the rest stays due. */
 void rendezvous_expire(struct rendezvous *r, uint64_t now_ns, struct outcome *out);
 
 /* --- looking --- */

@@ -60,6 +60,9 @@ struct session {
          * stands still. */
         struct half *held;
         uint64_t held_since_ns; /* 0: nothing is held */
+        /* What was found of its process, and when. */
+        enum process_state process_state;
+        uint64_t probed_ns;
         bool is_ending;         /* its end has been seen; it goes when its turn comes again */
         bool is_going;          /* no road leads to it any more */
         bool is_short_of_pages; /* it has been logged that it has no huge pages of the pool */

@@ -446,6 +446,60 @@ START_TEST(P21_the_pace_beside_floods_of_another_user) {
 }
 END_TEST
 
+/* --- deadlines --- */
+
+#define N_DEADLINES      4000
+#define DEADLINE_ROUNDS  5
+#define DEADLINE_SECONDS 0.2
+
+/* Far more barriers than a turn can end, all of them due at one moment. */
+static void wait_for_one_moment(struct attacker *a, double moment) {
+        for (uint32_t i = 0; i < N_DEADLINES; i++) {
+                char key[32];
+                double left = moment - seconds_now();
+                snprintf(key, sizeof(key), "%u", i);
+                struct request barrier = raw_submit_request(&a->members[0], key, NULL);
+                barrier.submit.has_timeout = true;
+                barrier.submit.timeout_ns = left > 0 ? (uint64_t)(left * 1e9) : 1;
+                raw_send(a->peers[0], &barrier);
+        }
+        for (uint32_t n = 0; n < N_DEADLINES;) {
+                struct reply reply;
+                ck_assert(raw_take(a->peers[0], &reply));
+                n += reply.status == STATUS_TIMEOUT;
+        }
+}
+
+/* Seven say nothing: each of the errors tells what their processes do. */
+static double let_deadlines_fall(struct attacker *a) {
+        double moment = seconds_now() + DEADLINE_SECONDS * unit_scale();
+        join_peers(a, 8, ON_DEATH_SHRINK);
+        wait_for_one_moment(a, moment);
+        double took = seconds_now() - moment;
+        close_peers(a, 8);
+        return took;
+}
+
+START_TEST(P21_thousands_of_deadlines_at_one_moment_delay_nobody_else) {
+        struct stage s;
+        stage_set(&s, (const char *[]){ "--set", "quota.connections=100000", NULL });
+        struct attacker a = { .socket = host_socket(s.h) };
+        for (int n_tries = 1;; n_tries++) {
+                const unsigned int n_before = n_long_turns(&s);
+                double took = 0;
+                for (int i = 0; i < DEADLINE_ROUNDS; i++)
+                        took += let_deadlines_fall(&a) / DEADLINE_ROUNDS;
+                const unsigned int n = n_long_turns(&s) - n_before;
+                printf("# P21: %d deadlines at one moment take %.0f ms; %u long turns in %d rounds\n",
+                        N_DEADLINES, took * 1e3, n, DEADLINE_ROUNDS);
+                if (n <= MAX_LONG_TURNS || unit_scale() != 1)
+                        break;
+                ck_assert_msg(n_tries < N_TRIES, "turns in which they fall are too long");
+        }
+        stage_clear(&s);
+}
+END_TEST
+
 /* --- G10 --- */
 
 #define N_CONNECTS      2000
@@ -548,5 +602,6 @@ START_TEST(G10_who_comes_only_to_go_is_not_waited_for) {
 END_TEST
 
 UNIT_MAIN("hostile-pace", 150, P21_the_pace_beside_floods_of_the_same_user,
-        P21_the_pace_beside_floods_of_another_user, G10_two_thousand_connects_of_one_user_delay_nobody_else,
-        G10_who_comes_only_to_go_is_not_waited_for)
+        P21_the_pace_beside_floods_of_another_user,
+        P21_thousands_of_deadlines_at_one_moment_delay_nobody_else,
+        G10_two_thousand_connects_of_one_user_delay_nobody_else, G10_who_comes_only_to_go_is_not_waited_for)

@@ -1,6 +1,7 @@
 /* Groups that fail to form, and replicas that die at any time while others take their places (K3, P5). */
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include "base/clock.h"
 #include "meeting.h"
@@ -175,5 +176,52 @@ START_TEST(P5_whoever_dies_whenever_the_others_meet_again_with_who_comes) {
 }
 END_TEST
 
+/* --- much that is pending --- */
+
+#define N_PENDING 3000
+
+static uint64_t ask_to_rejoin(struct raw *r, const struct raw_member *m) {
+        return raw_send(
+                r, &(struct request){ .type = REQUEST_REJOIN, .reform = { .membership = m->membership } });
+}
+
+/* More than is told in a turn: nobody hears of the new epoch while it may take what is left for its own. */
+START_TEST(P5_what_ends_with_an_epoch_is_told_before_the_next_one) {
+        struct host *h = host_start(NULL);
+        struct raw *r[2];
+        struct raw_member m[2];
+        uint64_t asked[2];
+        struct reply reply;
+        uint32_t n = 0;
+        for (uint32_t i = 0; i < 2; i++) {
+                const struct request join = raw_join_request("much", i, 2);
+                r[i] = raw_open(host_socket(h));
+                asked[i] = raw_send(r[i], &join);
+        }
+        for (uint32_t i = 0; i < 2; i++)
+                m[i] = raw_joined(r[i], asked[i]);
+        for (uint32_t i = 0; i < N_PENDING; i++) {
+                char key[16];
+                snprintf(key, sizeof(key), "%u", i);
+                raw_barrier(r[0], &m[0], key);
+        }
+        for (uint32_t i = 0; i < 2; i++)
+                asked[i] = ask_to_rejoin(r[i], &m[i]);
+        while (raw_take(r[0], &reply) && reply.request != asked[0]) {
+                ck_assert_int_eq(reply.status, STATUS_REPLICA_LOST);
+                n++;
+        }
+        ck_assert_uint_eq(n, N_PENDING);
+        ck_assert_int_eq(reply.status, STATUS_OK);
+        ck_assert_uint_eq(reply.joined.epoch, m[0].epoch + 1);
+        ck_assert_uint_eq(raw_joined(r[1], asked[1]).epoch, m[1].epoch + 1);
+        for (uint32_t i = 0; i < 2; i++)
+                raw_close(r[i]);
+        host_expect_counters_zero(h);
+        host_stop(h);
+}
+END_TEST
+
 UNIT_MAIN("rejoin-storm", 60, K3_a_hundred_groups_fail_to_form_and_to_be_formed_anew,
-        P5_whoever_dies_whenever_the_others_meet_again_with_who_comes)
+        P5_whoever_dies_whenever_the_others_meet_again_with_who_comes,
+        P5_what_ends_with_an_epoch_is_told_before_the_next_one)

@@ -441,6 +441,12 @@ static void step_reform_all(struct play *p) {
                 fill_ranks(p, life, a);
 }
 
+static void expire_all(struct play *p) {
+        do
+                rendezvous_expire(p->r, p->now_ns, &p->out);
+        while (rendezvous_next_ns(p->r) <= p->now_ns);
+}
+
 static void step_time(struct play *p) {
         unsigned int byte = next_byte(p);
         bool is_late = byte & 128;
@@ -449,9 +455,9 @@ static void step_time(struct play *p) {
                 p->now_ns += TICK_NS;
                 model_tick(p->model);
                 if (!is_late)
-                        rendezvous_expire(p->r, p->now_ns, &p->out);
+                        expire_all(p);
         }
-        rendezvous_expire(p->r, p->now_ns, &p->out);
+        expire_all(p);
         finish_step(p);
         lose_ejected(p);
 }

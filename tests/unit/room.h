@@ -50,7 +50,9 @@ static inline void room_close(struct room *room) {
 
 static inline void room_wait(struct room *room, uint64_t ns) {
         room->now_ns += ns;
-        rendezvous_expire(room->r, room->now_ns, &room->out);
+        do
+                rendezvous_expire(room->r, room->now_ns, &room->out);
+        while (rendezvous_next_ns(room->r) <= room->now_ns);
 }
 
 /* --- joining --- */

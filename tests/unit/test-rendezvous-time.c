@@ -141,6 +141,63 @@ START_TEST(what_differs_by_then_is_told_with_the_timeout) {
 }
 END_TEST
 
+#define N_AT_ONCE 1000
+#define A_CALL    64 /* and no more, of what is due */
+
+/* In one call they would keep everybody else waiting. */
+START_TEST(P21_what_is_due_at_once_ends_in_parts_and_stays_due) {
+        struct room room;
+        uint32_t n_ended = 0, n_calls = 0;
+        room_open(&room);
+        struct group *g = form_with_timeout(&room, 2, 2 * S);
+        for (uint32_t i = 0; i < N_AT_ONCE; i++) {
+                char key[16];
+                snprintf(key, sizeof(key), "%u", i);
+                ck_assert_int_eq(room_submit(&room, g, 0, key), STATUS_OK);
+        }
+        room.now_ns += 2 * S;
+        for (; rendezvous_next_ns(room.r) <= room.now_ns; n_calls++) {
+                uint32_t n = n_ended;
+                struct meeting *m;
+                rendezvous_expire(room.r, room.now_ns, &room.out);
+                while ((m = room_take(&room.out.ended))) {
+                        ck_assert_int_eq(m->status, STATUS_TIMEOUT);
+                        room_release(&room, m);
+                        n_ended++;
+                }
+                ck_assert_uint_gt(n_ended, n);
+                ck_assert_uint_le(n_ended - n, A_CALL);
+        }
+        ck_assert_uint_eq(n_ended, N_AT_ONCE);
+        ck_assert_uint_eq(g->n_meetings, 0);
+        room_close(&room);
+}
+END_TEST
+
+/* Each end of busy walks through all that its group has pending. */
+START_TEST(P21_ends_of_busy_that_fall_together_are_taken_in_parts) {
+        struct room room;
+        room_open(&room);
+        struct group *g = form_with_timeout(&room, 32, 0);
+        for (uint32_t i = 0; i < N_AT_ONCE; i++) {
+                char key[16];
+                snprintf(key, sizeof(key), "%u", i);
+                ck_assert_int_eq(room_submit(&room, g, 0, key), STATUS_OK);
+        }
+        for (uint32_t rank = 1; rank < 32; rank++)
+                busy(&room, g, rank, "", S);
+        room.now_ns += S;
+        for (uint32_t n = 0; rendezvous_next_ns(room.r) <= room.now_ns; n++) {
+                room.out.n_looked = 0;
+                rendezvous_expire(room.r, room.now_ns, &room.out);
+                ck_assert_uint_le(room.out.n_looked, 5 * N_AT_ONCE);
+        }
+        for (uint32_t rank = 1; rank < 32; rank++)
+                ck_assert_str_eq(g->members[rank].busy, "");
+        room_close(&room);
+}
+END_TEST
+
 /* --- busy --- */
 
 START_TEST(A5_busy_stops_default_deadlines_until_it_submits) {
@@ -313,6 +370,8 @@ END_TEST
 UNIT_MAIN("rendezvous-time", 20, A1_a_timeout_names_the_missing_and_the_late_one_hears_why,
         call_over_group_over_config_and_zero_is_none, what_waited_for_its_buffers_has_used_that_time,
         a_deadline_does_not_end_what_is_sealed, what_differs_by_then_is_told_with_the_timeout,
+        P21_what_is_due_at_once_ends_in_parts_and_stays_due,
+        P21_ends_of_busy_that_fall_together_are_taken_in_parts,
         A5_busy_stops_default_deadlines_until_it_submits, A5_without_busy_the_deadline_holds,
         busy_ends_by_itself_and_then_the_clock_goes_on, busy_moves_no_deadline_of_a_call,
         busy_counts_only_while_its_member_is_missing, busy_lasts_an_hour_at_most,
