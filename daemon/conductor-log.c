@@ -99,8 +99,8 @@ void conductor_log_turned_away(const struct error *err, uint32_t uid) {
 
 /* --- collectives --- */
 
-void conductor_log_stall(const struct group *g, const struct error *err, uint64_t now_ns) {
-        const struct meeting *m = list_entry(g->meetings.next, struct meeting, group_link);
+void conductor_log_stall(const struct meeting *m, const struct error *err, uint64_t now_ns) {
+        const struct group *g = m->group;
         const struct signature *first = &m->halves[rankset_next(&m->have, 0)]->signature;
         struct subject about;
         char buf[1024];

@@ -13,8 +13,9 @@ void conductor_log_ejected(const struct conductor *c, const struct session *s);
 /* Once for a connection, where huge pages were asked for and it says that there were none in the pool. */
 void conductor_log_pages(const struct conductor *c, struct session *s, const struct msg_register *reg);
 void conductor_log_turned_away(const struct error *err, uint32_t uid);
-/* `err`: whom its oldest collective lacks, whose processes have been probed. */
-void conductor_log_stall(const struct group *g, const struct error *err, uint64_t now_ns);
+/* `m`: of those of its group that gather, the oldest; `err`: whom it lacks, whose processes have been probed.
+ */
+void conductor_log_stall(const struct meeting *m, const struct error *err, uint64_t now_ns);
 /* Nothing where it ended OK. */
 void conductor_log_end(const struct meeting *m);
 /* Nothing where nothing was found. */

@@ -269,14 +269,14 @@ static void conductor_answered(struct conductor *c, struct reform *reform) {
 
 static void conductor_report_stall(struct conductor *c, const struct group *g) {
         struct error *err = &c->error;
-        if (list_is_empty(&g->meetings))
+        const struct meeting *m = rendezvous_oldest(g);
+        if (!m)
                 return;
-        const struct meeting *m = list_entry(g->meetings.next, struct meeting, group_link);
         error_init(err, STATUS_OK);
         err->missing = rankset_minus(&g->alive, &m->have);
         group_add_reports(g, &err->missing, c->now_ns, err);
         conductor_probe(c, g, err->n_replicas, err->replicas);
-        conductor_log_stall(g, err, c->now_ns);
+        conductor_log_stall(m, err, c->now_ns);
 }
 
 /* A half whose member is gone: nobody waits for it but, after a leave, another thread of the same process. */

@@ -152,6 +152,10 @@ static const struct meeting *oldest_gathering(struct circle *c) {
         return NULL;
 }
 
+const struct meeting *rendezvous_oldest(const struct group *g) {
+        return oldest_gathering(circle_of((struct group *)(uintptr_t)g));
+}
+
 void stall_watch(struct rendezvous *r, struct circle *c, uint64_t now_ns) {
         if (c->group.stall.at_ns == ALARM_NEVER)
                 heap_set(&r->stalls, &c->group.stall, deadline_after(now_ns, r->settings.stall_warn_ns));

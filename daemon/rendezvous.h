@@ -151,7 +151,7 @@ struct outcome {
         struct list unformed; /* struct group.outcome_link: answer every JOINING member's join with
                                  rendezvous_group_failure, then rendezvous_forget */
         struct list ejected;  /* struct member.outcome_link: end its session; `why` says it */
-        struct list stalled;  /* struct group.outcome_link: report its oldest meeting */
+        struct list stalled;  /* struct group.outcome_link: report its rendezvous_oldest */
         struct list struck;   /* struct half.pool_link: its replica is gone, its collective goes on without.
                                  Tell its session LEFT if it is still there, give its leases back, then
                                  rendezvous_half_free */
@@ -338,6 +338,9 @@ uint64_t rendezvous_next_ns(const struct rendezvous *r);
 void rendezvous_expire(struct rendezvous *r, uint64_t now_ns, struct outcome *out);
 
 /* --- looking --- */
+
+/* Of the collectives that gather, the one that has waited longest: what a stall is about. NULL: none does. */
+const struct meeting *rendezvous_oldest(const struct group *g);
 
 /* All groups that have not ended, in order of age: NULL begins. */
 struct group *rendezvous_next_group(const struct rendezvous *r, const struct group *after);

@@ -200,6 +200,40 @@ START_TEST(A1_C1_lines_name_group_key_rank_and_pid) {
 }
 END_TEST
 
+/* --- stalls --- */
+
+#define RUN_FLOATS ((uint64_t)16 << 20) /* takes one worker several times a stall's 10 ms */
+
+static const char *const stall_soon[] = { "--set", "time.stall-warn=10ms", "--set", "cpu.workers=1", NULL };
+
+/* What runs is older than what waits, and lacks nobody. */
+START_TEST(A10_a_stall_names_what_waits_and_not_what_runs) {
+        struct raw *r[2];
+        struct raw_member m[2];
+        uint64_t runs[2];
+        struct host *h = host_start(stall_soon);
+        join_two(h, r, m);
+        for (uint32_t rank = 0; rank < 2; rank++)
+                raw_buffer(r[rank], 2, raw_memfd(RUN_FLOATS * 4), RUN_FLOATS * 4);
+        for (uint32_t rank = 0; rank < 2; rank++)
+                runs[rank] = raw_submit(r[rank], &m[rank], "runs", 2, RUN_FLOATS);
+        uint64_t waits = raw_barrier(r[0], &m[0], "waits");
+        for (uint32_t rank = 0; rank < 2; rank++)
+                raw_expect(r[rank], runs[rank], STATUS_OK);
+        double until = seconds_now() + 5 * unit_scale();
+        while (!strstr(host_log(h), "STALLED: \"waits\" has waited "))
+                ck_assert_double_lt(seconds_now(), until);
+        expect_in(host_log(h), "here R0; missing R1 (R1 pid ");
+        ck_assert_int_eq(count_in(host_log(h), "missing nobody"), 0);
+        raw_expect(r[1], raw_barrier(r[1], &m[1], "waits"), STATUS_OK);
+        raw_expect(r[0], waits, STATUS_OK);
+        for (uint32_t rank = 0; rank < 2; rank++)
+                raw_close(r[rank]);
+        host_expect_counters_zero(h);
+        host_stop(h);
+}
+END_TEST
+
 /* --- the journal --- */
 
 /* A journal of this test's own, where tuttid looks for that of the host. */
@@ -292,5 +326,5 @@ END_TEST
 
 UNIT_MAIN("logs", 120, A10_floods_of_several_conditions_are_bounded_each,
         A10_what_was_not_written_is_said_within_a_minute, A1_C1_lines_name_group_key_rank_and_pid,
-        the_journal_gets_fields, without_a_socket_the_journal_reads_stderr,
-        a_journal_that_stands_still_delays_nobody)
+        A10_a_stall_names_what_waits_and_not_what_runs, the_journal_gets_fields,
+        without_a_socket_the_journal_reads_stderr, a_journal_that_stands_still_delays_nobody)
