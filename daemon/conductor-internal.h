@@ -119,7 +119,9 @@ void conductor_handle_packet(struct conductor *c, struct session *s, struct pack
 void conductor_close_strangers(struct conductor *c, struct session *s, struct packet *packet);
 /* A part of a submission, or one that is kept: to rendezvous when it is whole. */
 void conductor_handle_submit(struct conductor *c, struct session *s, const struct request *r);
-void conductor_handle_start(struct conductor *c, struct session *s, const struct request *r);
+/* held_ns: for how long it was on the lane before. */
+void conductor_handle_start(
+        struct conductor *c, struct session *s, const struct request *r, uint64_t held_ns);
 /* Goes on with a submission that waited for imports. */
 void conductor_handle_held(struct conductor *c, struct session *s);
 /* Gives back what up to *n of a half's entries hold, from the last one on; *n counts down. */

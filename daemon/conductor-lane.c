@@ -204,7 +204,7 @@ static void conductor_pass(struct conductor *c, const struct lane_start *start) 
         if (start->request == 0)
                 conductor_eject(c, s, STATUS_INVALID, "request number 0 is reserved");
         else
-                conductor_handle_start(c, s, &r);
+                conductor_handle_start(c, s, &r, c->now_ns > start->seen_ns ? c->now_ns - start->seen_ns : 0);
 }
 
 /* Whose start may be in the run that is under way: the road may be forgotten before it ends. */

@@ -201,7 +201,7 @@ static void conductor_dispatch(
         case REQUEST_JOIN: conductor_handle_join(c, s, r); return;
         case REQUEST_REGISTER: conductor_handle_register(c, s, r, packet); return;
         case REQUEST_SUBMIT: conductor_handle_submit(c, s, r); return;
-        case REQUEST_START: conductor_handle_start(c, s, r); return;
+        case REQUEST_START: conductor_handle_start(c, s, r, 0); return;
         case REQUEST_REJOIN: conductor_handle_reform(c, s, r, REFORM_REJOIN); return;
         case REQUEST_SHRINK: conductor_handle_reform(c, s, r, REFORM_SHRINK); return;
         case REQUEST_QUERY: conductor_query(c, s, r->request, &r->query); return;

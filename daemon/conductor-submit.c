@@ -361,7 +361,8 @@ void conductor_handle_submit(struct conductor *c, struct session *s, const struc
         conductor_refuse_ask(c, s, r);
 }
 
-void conductor_handle_start(struct conductor *c, struct session *s, const struct request *r) {
+void conductor_handle_start(
+        struct conductor *c, struct session *s, const struct request *r, uint64_t held_ns) {
         bool is_known;
         if (!r->start.has_key) {
                 error_init(&c->error, STATUS_OK);
@@ -379,5 +380,6 @@ void conductor_handle_start(struct conductor *c, struct session *s, const struct
                 return;
         }
         c->n_started++;
+        half->held_ns = held_ns;
         conductor_submit(c, s, half);
 }

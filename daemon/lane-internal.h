@@ -17,8 +17,7 @@ struct lane {
         uint32_t number;    /* in lanes.lanes */
         struct list places; /* struct lane_place.link; changed by the loop thread, under the lock */
         /* Under the lock. */
-        uint64_t seen, taken; /* starts that were copied; that are somebody's */
-        uint64_t seen_ns;
+        uint64_t seen, taken;       /* starts that were copied; that are somebody's */
         struct lane_start start;    /* the one that was seen last */
         uint32_t n_open, n_watched; /* of its roads */
         /* The loop thread's. */

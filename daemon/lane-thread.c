@@ -162,8 +162,8 @@ static void begin_run(struct lane_run *run, struct lane_road *road, const struct
         for (uint32_t i = 0; i < road->n_places; i++) {
                 struct lane *lane = road->places[i].lane;
                 run->requests[i] = lane->start.request;
-                run->arrived_ns[i] = lane->seen_ns;
-                if (lane->seen_ns >= run->arrived_ns[run->last_place])
+                run->arrived_ns[i] = lane->start.seen_ns;
+                if (lane->start.seen_ns >= run->arrived_ns[run->last_place])
                         run->last_place = i;
                 atomic_fetch_add_explicit(&lane->n_runs, 1, memory_order_relaxed);
                 lane_take(lane);

@@ -271,8 +271,8 @@ bool lane_look(struct lanes *l, struct lane_place *p, uint64_t now_ns) {
                 return false;
         if (start != lane->seen) {
                 lane->seen = start;
-                lane->seen_ns = now_ns;
                 lane_copy(lane);
+                lane->start.seen_ns = now_ns;
                 if (lane->start.membership != p->membership)
                         watch_started(l, lane);
         }

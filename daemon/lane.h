@@ -87,6 +87,7 @@ struct lane_start {
         struct key key;
         bool has_timeout;
         uint64_t timeout_ns;
+        uint64_t seen_ns; /* from here on its deadline counts, whoever takes it */
 };
 
 /* A collective that has run. */

@@ -76,7 +76,7 @@ struct half {
         uint32_t device;          /* the conductor's: the GPU where a value of it lies; 0: none does */
         bool has_host_values;     /* the conductor's: some lie in host memory */
         bool is_spread;           /* the conductor's: some lie on another GPU than `device` */
-        uint64_t held_ns;         /* waited for its buffers before it was submitted; its deadline counts it */
+        uint64_t held_ns;         /* waited for its buffers or on the lane before; its deadline counts it */
         uint32_t n_sparse;        /* the conductor's: of the entries that it has looked at */
         uint32_t n_checked;       /* entries that the conductor has looked at */
         uint64_t prepare;         /* the conductor's: the number under which it is to be kept; 0: it is not */

@@ -268,6 +268,30 @@ START_TEST(P9_what_was_held_while_the_road_opened_has_a_number_of_its_own) {
 }
 END_TEST
 
+/* It waits on the road for most of its time, and is handed over then: it has no more time than that. */
+START_TEST(P6_a_start_that_is_handed_over_has_used_its_time) {
+        struct hands p = { .h = host_start(NULL), .n_floats = 16 };
+        const double limit = 1 * unit_scale();
+        hands_come(&p, 2, "train");
+        open_road(&p, 2);
+        p.l[0].slot->timeout_ns = (uint64_t)(limit * 1e9);
+        p.l[0].slot->has_timeout = 1;
+        double begun = seconds_now();
+        uint64_t waits = raw_lane_start(p.r[0], &p.l[0], &p.m[0], "never", 7);
+        seconds_sleep(0.9 * limit);
+        uint64_t other = start(&p, 1, "other"); /* closes the road */
+        raw_lane_expect_passed(&p.l[0]);
+        raw_expect(p.r[0], waits, STATUS_TIMEOUT);
+        ck_assert_double_lt(seconds_now() - begun, 1.5 * limit);
+        raw_expect(p.r[0], start(&p, 0, "other"), STATUS_OK);
+        raw_expect(p.r[1], other, STATUS_OK);
+        for (uint32_t i = 0; i < 2; i++)
+                go(&p, i);
+        host_expect_counters_zero(p.h);
+        host_stop(p.h);
+}
+END_TEST
+
 /* --- by calls --- */
 
 #define N_STEPS 2000
@@ -361,4 +385,5 @@ END_TEST
 UNIT_MAIN("lane-members", 90, P21_a_bell_that_blocks_holds_up_nobody,
         P5_the_last_half_of_nothing_by_one_that_ends_counts, who_leaves_under_a_run_has_no_place_on_the_road,
         a_road_of_an_epoch_goes_with_it, P9_what_was_held_while_the_road_opened_has_a_number_of_its_own,
-        P6_a_calls_own_limit_holds_on_the_lane, P9_what_is_known_of_calls_is_of_one_connection)
+        P6_a_start_that_is_handed_over_has_used_its_time, P6_a_calls_own_limit_holds_on_the_lane,
+        P9_what_is_known_of_calls_is_of_one_connection)

@@ -109,6 +109,30 @@ START_TEST(halves_that_wait_are_handed_over_when_the_road_is_closed) {
 }
 END_TEST
 
+/* Its deadline does not begin anew. */
+START_TEST(P6_what_is_handed_over_says_since_when_it_is_there) {
+        struct pair f;
+        struct lane_start starts[LANE_MAX_RANKS];
+        uint32_t n;
+        pair_set_up(&f);
+        lane_road_open(f.stage.lanes, &f.road);
+        uint64_t before_ns = clock_now_ns();
+        pair_start(&f, 1, 9, 4);
+        stage_settle(&f.stage, &f.clients[1]);
+        uint64_t after_ns = clock_now_ns();
+        usleep(2000);
+        ck_assert_ptr_null(lane_road_close(f.stage.lanes, &f.road, starts, &n));
+        ck_assert_uint_eq(n, 1);
+        ck_assert_uint_ge(starts[0].seen_ns, before_ns);
+        ck_assert_uint_le(starts[0].seen_ns, after_ns);
+        before_ns = clock_now_ns();
+        pair_start(&f, 0, 10, 5); /* nobody looks before it is taken */
+        ck_assert(lane_take_start(f.stage.lanes, f.clients[0].lane, &starts[0]));
+        ck_assert_uint_ge(starts[0].seen_ns, before_ns);
+        pair_tear_down(&f);
+}
+END_TEST
+
 START_TEST(what_is_started_for_no_place_on_the_road_waits_for_a_packet) {
         struct pair f;
         struct lane_start taken;
@@ -476,6 +500,7 @@ END_TEST
 UNIT_MAIN("lane-ends", 20, a_run_under_way_goes_on_when_its_road_is_closed,
         the_run_under_way_is_told_from_those_of_its_set_that_wait,
         halves_that_wait_are_handed_over_when_the_road_is_closed,
+        P6_what_is_handed_over_says_since_when_it_is_there,
         what_is_started_for_no_place_on_the_road_waits_for_a_packet,
         a_lane_that_goes_before_its_run_is_taken_goes_with_it, one_member_may_go_while_the_others_stay,
         P22_what_is_started_while_the_thread_falls_asleep_is_seen, roads_that_share_their_lanes_run_their_own,
