@@ -6,6 +6,9 @@
 #include <stdlib.h>
 #include "base/cleanup.h"
 
+#define MEMBERS_A_LOOK                                                                                       \
+        8 /* whose word on all others is read in the time of a meeting that is walked through */
+
 /* --- who is who --- */
 
 static struct resume *resume_of(const struct circle *c, uint32_t rank) {
@@ -41,9 +44,7 @@ static struct needs circle_needs(const struct circle *c, uint64_t epoch) {
                 if (!resume || resume->epoch != epoch)
                         continue;
                 intersect(&needs.members, &resume->members);
-                rankset_for_each (lost, &resume->lost) {
-                        rankset_add(&needs.lost, (unsigned int)lost);
-                }
+                rankset_unite(&needs.lost, &resume->lost);
         }
         intersect(&needs.lost, &needs.members);
         return needs;
@@ -169,6 +170,7 @@ void circle_restore(struct rendezvous *r, struct circle *c, uint64_t now_ns, str
 
 void circle_try_restore(struct rendezvous *r, struct circle *c, uint64_t now_ns, struct outcome *out) {
         struct needs needs = circle_needs(c, latest_epoch(c));
+        out->n_looked += c->group.world_size / MEMBERS_A_LOOK;
         struct rankset waited_for = rankset_minus(&needs.members, &needs.lost);
         rankset_for_each (rank, &waited_for) {
                 if (c->group.members[rank].state != MEMBER_JOINING)

@@ -159,7 +159,7 @@ struct outcome {
                                  rendezvous_reform_free */
         struct list over;     /* struct group.outcome_link: ENDED, nothing refers to it. Note its end, then
                                  rendezvous_forget */
-        uint64_t n_looked;    /* meetings that were walked through, ever: what it took */
+        uint64_t n_looked; /* meetings that were walked through, ever, and what took as long: what it took */
 };
 
 void outcome_init(struct outcome *o);

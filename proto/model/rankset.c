@@ -53,6 +53,11 @@ struct rankset rankset_first(unsigned int n) {
         return s;
 }
 
+void rankset_unite(struct rankset *s, const struct rankset *other) {
+        for (unsigned int i = 0; i < N_WORDS; i++)
+                s->words[i] |= other->words[i];
+}
+
 struct rankset rankset_minus(const struct rankset *a, const struct rankset *b) {
         struct rankset s;
         for (unsigned int i = 0; i < N_WORDS; i++)

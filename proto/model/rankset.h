@@ -37,6 +37,8 @@ bool rankset_is_subset(const struct rankset *inner, const struct rankset *outer)
 
 /* Ranks 0..n-1. */
 struct rankset rankset_first(unsigned int n);
+/* Adds all that are in `other`. */
+void rankset_unite(struct rankset *s, const struct rankset *other);
 struct rankset rankset_minus(const struct rankset *a, const struct rankset *b);
 
 /* Little-endian bitmap as on the wire, cut after its last set byte; returns the number of bytes (0..128). */

@@ -51,6 +51,10 @@ START_TEST(first_minus_subset_and_equality) {
         ck_assert(!rankset_is_subset(&far, &four));
         struct rankset none = rankset_minus(&odd, &odd);
         ck_assert(rankset_is_empty(&none) && rankset_is_subset(&none, &odd) && !rankset_is_empty(&odd));
+        rankset_unite(&even, &odd);
+        ck_assert(rankset_is_equal(&even, &four));
+        rankset_unite(&odd, &far);
+        ck_assert(rankset_count(&odd) == 3 && rankset_has(&odd, 3) && rankset_has(&odd, 800));
         struct rankset world = rankset_first(MAX_WORLD);
         ck_assert_uint_eq(rankset_count(&world), MAX_WORLD);
 }

@@ -1,4 +1,5 @@
 /* How a group comes to be: identity, ranks, deadlines, failures (P1, P19). */
+#include <time.h>
 #include "room.h"
 #include "unit.h"
 
@@ -252,9 +253,43 @@ START_TEST(a_name_is_free_again_when_all_are_gone_though_something_runs) {
 }
 END_TEST
 
+#define N_BACK 1000
+
+/* One who comes back, and says that all are lost but the last rank. */
+static struct join ask_to_resume(uint32_t rank) {
+        struct join ask = room_ask("train", MAX_WORLD, rank);
+        ask.resume = resume_new();
+        ck_assert_ptr_nonnull(ask.resume);
+        ask.resume->epoch = ask.resume->number = 1;
+        ask.resume->members = rankset_first(MAX_WORLD);
+        ask.resume->lost = rankset_first(MAX_WORLD - 1);
+        return ask;
+}
+
+/* Each is held against what all before it have said, of everybody. */
+START_TEST(P21_who_comes_back_to_a_large_group_costs_little_and_it_is_counted) {
+        struct room room;
+        room_open(&room);
+        clock_t begun = clock();
+        for (uint32_t rank = 0; rank < N_BACK; rank++)
+                ck_assert_int_eq(room_join(&room, ask_to_resume(rank)), STATUS_OK);
+        double seconds = (double)(clock() - begun) / CLOCKS_PER_SEC;
+        printf("# a member of %d takes %.1f us to come back\n", MAX_WORLD, seconds / N_BACK * 1e6);
+        ck_assert_double_lt(seconds, 0.3 * unit_scale());
+        ck_assert(outcome_is_empty(&room.out));
+        ck_assert_uint_ge(room.out.n_looked, N_BACK * MAX_WORLD / 8);
+        ck_assert_int_eq(room_join(&room, ask_to_resume(MAX_WORLD - 1)), STATUS_OK);
+        struct group *g = room_take_group(&room.out.formed);
+        ck_assert_ptr_nonnull(g);
+        ck_assert_int_eq(g->state, GROUP_FAILED); /* without those who are not back */
+        room_close(&room);
+}
+END_TEST
+
 UNIT_MAIN("rendezvous-join", 10, a_group_is_whole_when_all_ranks_have_joined,
         a_taken_rank_is_refused_naming_the_pid, another_world_or_policy_is_refused_to_the_newcomer_alone,
         what_contradicts_itself_is_invalid, users_and_secrets_are_walls,
         O4_the_limit_of_groups_hurts_its_user_alone, A7_the_join_deadline_names_the_missing,
         a_joiner_that_dies_fails_the_group_at_once, K3_a_group_that_failed_to_form_leaves_nothing,
-        a_name_is_free_again_when_all_are_gone_though_something_runs)
+        a_name_is_free_again_when_all_are_gone_though_something_runs,
+        P21_who_comes_back_to_a_large_group_costs_little_and_it_is_counted)
