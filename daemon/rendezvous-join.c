@@ -3,15 +3,9 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include "base/text.h"
 
 /* --- what a join asks, checked by itself --- */
-
-static bool has_control(const char *s) {
-        for (; *s; s++)
-                if ((unsigned char)*s < 0x20 || *s == 0x7f)
-                        return true;
-        return false;
-}
 
 static enum status check_name(const char *name, enum field field, struct error *err) {
         size_t n = strlen(name);
@@ -20,9 +14,9 @@ static enum status check_name(const char *name, enum field field, struct error *
         if (n >= MAX_NAME_BYTES)
                 return error_set(err, STATUS_INVALID, field, "it has %zu bytes, at most %d are allowed", n,
                         MAX_NAME_BYTES - 1);
-        if (has_control(name))
-                return error_set(
-                        err, STATUS_INVALID, field, "it holds a control character; use printable ones");
+        if (!text_is_printable(name))
+                return error_set(err, STATUS_INVALID, field,
+                        "it is no UTF-8, or holds a control character; use printable ones");
         return STATUS_OK;
 }
 

@@ -89,3 +89,30 @@ void text_copy(char *dst, size_t size, const char *src) {
         }
         dst[i] = '\0';
 }
+
+/* The bytes of the character at `s`, which begins with a byte above 0x7f; 0: it is none. */
+static size_t wide_character(const unsigned char *s, uint32_t *ret) {
+        static const uint32_t least[] = { 0, 0, 0x80, 0x800, 0x10000 };
+        size_t n = *s >= 0xf0 ? 4 : *s >= 0xe0 ? 3 : 2;
+        if (*s < 0xc2 || *s > 0xf4)
+                return 0;
+        *ret = *s & (0x7fu >> n);
+        for (size_t i = 1; i < n; i++) {
+                if ((s[i] & 0xc0) != 0x80)
+                        return 0;
+                *ret = *ret << 6 | (s[i] & 0x3fu);
+        }
+        return *ret >= least[n] && *ret <= 0x10ffff && !(*ret >= 0xd800 && *ret < 0xe000) ? n : 0;
+}
+
+bool text_is_printable(const char *text) {
+        const unsigned char *s = (const unsigned char *)text;
+        while (*s) {
+                uint32_t c = *s;
+                size_t n = c < 0x80 ? 1 : wide_character(s, &c);
+                if (n == 0 || c < 0x20 || (c >= 0x7f && c < 0xa0))
+                        return false;
+                s += n;
+        }
+        return true;
+}

@@ -30,3 +30,7 @@ void text_add_quoted(struct text *t, const char *bytes, size_t n);
 /* Copies `src` into `dst` of `size` bytes, cut where it must be, always terminated. Replaces control bytes by
  * '?'. */
 void text_copy(char *dst, size_t size, const char *src);
+
+/* Whether a page, a terminal or a label may show it as it is: UTF-8 (RFC 3629) without control characters
+ * (C0, DEL, C1). */
+bool text_is_printable(const char *s);

@@ -87,6 +87,8 @@ START_TEST(what_contradicts_itself_is_invalid) {
                 { "j", "", "", 2, 0, 0, STATUS_INVALID, FIELD_GROUP },
                 { "j", long_name, "", 2, 0, 0, STATUS_INVALID, FIELD_GROUP },
                 { "j\n", "g", "", 2, 0, 0, STATUS_INVALID, FIELD_JOB },
+                { "j", "\xff", "", 2, 0, 0, STATUS_INVALID, FIELD_GROUP },
+                { "j\xc2\x9b", "g", "", 2, 0, 0, STATUS_INVALID, FIELD_JOB }, /* CSI, to a terminal */
                 { "j", "g", long_name, 2, 0, 0, STATUS_INVALID, FIELD_JOB },
                 { "j", "g", "", 0, 0, 0, STATUS_INVALID, FIELD_WORLD_SIZE },
                 { "j", "g", "", 1025, 0, 0, STATUS_INVALID, FIELD_WORLD_SIZE },

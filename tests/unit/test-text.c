@@ -359,6 +359,23 @@ START_TEST(levels_have_names) {
 }
 END_TEST
 
+/* --- what may be shown --- */
+
+START_TEST(what_is_no_utf8_or_controls_a_terminal_is_not_printable) {
+        static const char *const well[] = { "", "dp/train 1", "gr\xc3\xbc\xc3\x9f", "\xc2\xa0",
+                "\xe2\x82\xac", "\xed\x9f\xbf", "\xee\x80\x80", "\xf0\x9f\x99\x82", "\xf4\x8f\xbf\xbf" };
+        static const char *const ill[] = { "\n", "\x7f", "\xc2\x80",
+                "\xc2\x9b"
+                "31m",
+                "\xc2\x9f", "\x80", "a\xff", "\xc2", "\xe2\x82", "\xc0\xaf", "\xe0\x80\xaf", "\xed\xa0\x80",
+                "\xf0\x80\x80\xaf", "\xf4\x90\x80\x80", "\xf5\x80\x80\x80", "\xc3(" };
+        for (size_t i = 0; i < ARRAY_SIZE(well); i++)
+                ck_assert_msg(text_is_printable(well[i]), "%zu", i);
+        for (size_t i = 0; i < ARRAY_SIZE(ill); i++)
+                ck_assert_msg(!text_is_printable(ill[i]), "%zu", i);
+}
+END_TEST
+
 /* --- assumptions --- */
 
 static void assume_wrongly(void) {
@@ -379,4 +396,5 @@ UNIT_MAIN("text", 10, adds_and_knows_what_was_cut, fills_a_buffer_exactly, durat
         the_journal_gets_priorities, a_name_cannot_forge_a_line,
         A10_each_condition_writes_twenty_lines_a_minute, threads_share_a_condition_and_do_not_mix_their_lines,
         A10_one_line_says_how_many_were_not_written, what_was_not_written_is_said_at_the_end,
-        a_line_names_what_its_text_does_not, levels_have_names, a_wrong_assumption_aborts_with_its_place)
+        a_line_names_what_its_text_does_not, levels_have_names,
+        what_is_no_utf8_or_controls_a_terminal_is_not_printable, a_wrong_assumption_aborts_with_its_place)

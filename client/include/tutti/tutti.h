@@ -273,7 +273,7 @@ TUTTI_API enum tutti_status tutti_dispatch(struct tutti *t);
 
 struct tutti_join_args {
         size_t struct_size;
-        const char *group;   /* required, 1..63 bytes */
+        const char *group;   /* required, 1..63 bytes, printable UTF-8 */
         const char *job;     /* NULL: TUTTI_JOB, TORCHELASTIC_RUN_ID, MASTER_ADDR:MASTER_PORT, PMIX_NAMESPACE,
                                 SLURM_JOB_ID.STEP */
         int32_t rank;        /* counts where world_size is not 0; -1: from the launcher's environment */
