@@ -43,9 +43,9 @@ static enum MHD_Result answer_metrics(struct MHD_Connection *connection, struct 
         source_scrape(source, &scrape);
         if (scrape.status != TUTTI_OK)
                 fprintf(stderr, "tutti-exporter: %s\n", tutti_error());
-        metrics_write(&scrape, out);
+        int r = metrics_write(&scrape, out);
         scrape_deinit(&scrape);
-        if (fclose(out) != 0) {
+        if (fclose(out) != 0 || r < 0) {
                 free(text);
                 return MHD_NO;
         }

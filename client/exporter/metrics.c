@@ -2,308 +2,326 @@
  * samples of a metric stand together, as the format wants it. */
 #include "metrics.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stddef.h>
-#include <string.h>
+#include "labels.h"
+#include "samples.h"
 
 #define NS 1e-9
 
 /* Which answers of a scrape a metric is made of. */
 enum part { PART_STATUS, PART_GROUPS, PART_STATS, PART_HISTOGRAMS, PART_QUOTA };
 
+/* Where samples go. */
+struct place {
+        struct samples *samples;
+        uint32_t uid; /* whose answer it is, for rows that do not say so */
+};
+
 struct metric {
         const char *name, *type, *help;
         enum part part;
         enum tutti_row_type row;
-        void (*write)(const struct metric *m, const struct tutti_row *row, FILE *out);
+        void (*write)(const struct metric *m, const struct tutti_row *row, struct place *to);
+        enum merge merge; /* what becomes of rows with equal labels */
 };
 
-/* --- text --- */
+/* --- samples --- */
 
-static void write_escaped(const char *s, FILE *out) {
-        for (; *s; s++) {
-                if (*s == '\n') {
-                        fputs("\\n", out);
-                        continue;
-                }
-                if (*s == '\\' || *s == '"')
-                        fputc('\\', out);
-                fputc(*s, out);
-        }
+/* The name is written; labels follow, then end(). */
+static FILE *begin(const struct metric *m, struct place *to) {
+        FILE *f = samples_begin(to->samples);
+        fputs(m->name, f);
+        return f;
 }
 
-/* ` name="value"`, behind `{` or `,`. */
-static void write_label(char before, const char *name, const char *value, FILE *out) {
-        fprintf(out, "%c%s=\"", before, name);
-        write_escaped(value, out);
-        fputc('"', out);
+/* Behind the last label. */
+static void end(const struct metric *m, double value, struct place *to, FILE *f) {
+        fputc('}', f);
+        samples_end(to->samples, m->merge, value);
 }
 
-static void write_number(char before, const char *name, uint32_t value, FILE *out) {
-        fprintf(out, "%c%s=\"%u\"", before, name, value);
-}
-
-static void write_plain(const struct metric *m, double value, FILE *out) {
-        fprintf(out, "%s %.17g\n", m->name, value);
+static void write_plain(const struct metric *m, double value, struct place *to) {
+        begin(m, to);
+        samples_end(to->samples, m->merge, value);
 }
 
 /* --- tuttid --- */
 
-static void write_build(const struct metric *m, const struct tutti_row *row, FILE *out) {
-        fputs(m->name, out);
-        write_label('{', "version", row->daemon.version, out);
-        write_label(',', "isa", row->daemon.isa, out);
-        fputs("} 1\n", out);
+static void write_build(const struct metric *m, const struct tutti_row *row, struct place *to) {
+        FILE *f = begin(m, to);
+        label_write('{', "version", row->daemon.version, f);
+        label_write(',', "isa", row->daemon.isa, f);
+        end(m, 1, to, f);
 }
 
-static void write_uptime(const struct metric *m, const struct tutti_row *row, FILE *out) {
-        write_plain(m, (double)row->daemon.uptime_ns * NS, out);
+static void write_uptime(const struct metric *m, const struct tutti_row *row, struct place *to) {
+        write_plain(m, (double)row->daemon.uptime_ns * NS, to);
 }
 
-static void write_draining(const struct metric *m, const struct tutti_row *row, FILE *out) {
-        write_plain(m, row->daemon.draining, out);
+static void write_draining(const struct metric *m, const struct tutti_row *row, struct place *to) {
+        write_plain(m, row->daemon.draining, to);
 }
 
-static void write_sessions(const struct metric *m, const struct tutti_row *row, FILE *out) {
-        write_plain(m, row->daemon.n_sessions, out);
+static void write_sessions(const struct metric *m, const struct tutti_row *row, struct place *to) {
+        write_plain(m, row->daemon.n_sessions, to);
 }
 
-static void write_buffers(const struct metric *m, const struct tutti_row *row, FILE *out) {
-        write_plain(m, (double)row->daemon.n_buffers, out);
+static void write_buffers(const struct metric *m, const struct tutti_row *row, struct place *to) {
+        write_plain(m, (double)row->daemon.n_buffers, to);
 }
 
-static void write_mapped(const struct metric *m, const struct tutti_row *row, FILE *out) {
-        write_plain(m, (double)row->daemon.mapped_bytes, out);
+static void write_mapped(const struct metric *m, const struct tutti_row *row, struct place *to) {
+        write_plain(m, (double)row->daemon.mapped_bytes, to);
 }
 
-static void write_pending(const struct metric *m, const struct tutti_row *row, FILE *out) {
-        write_plain(m, (double)row->daemon.n_pending, out);
+static void write_pending(const struct metric *m, const struct tutti_row *row, struct place *to) {
+        write_plain(m, (double)row->daemon.n_pending, to);
 }
 
-static void write_collectives(const struct metric *m, const struct tutti_row *row, FILE *out) {
-        fprintf(out, "%s{result=\"ok\"} %" PRIu64 "\n%s{result=\"failed\"} %" PRIu64 "\n", m->name,
-                row->daemon.n_collectives, m->name, row->daemon.n_failed);
+static void write_result(const struct metric *m, const char *result, uint64_t n, struct place *to) {
+        FILE *f = begin(m, to);
+        label_write('{', "result", result, f);
+        end(m, (double)n, to, f);
 }
 
-static void write_refused(const struct metric *m, const struct tutti_row *row, FILE *out) {
-        write_plain(m, (double)row->daemon.n_refused, out);
+static void write_collectives(const struct metric *m, const struct tutti_row *row, struct place *to) {
+        write_result(m, "ok", row->daemon.n_collectives, to);
+        write_result(m, "failed", row->daemon.n_failed, to);
 }
 
-static void write_ejected(const struct metric *m, const struct tutti_row *row, FILE *out) {
-        write_plain(m, (double)row->daemon.n_ejected, out);
+static void write_refused(const struct metric *m, const struct tutti_row *row, struct place *to) {
+        write_plain(m, (double)row->daemon.n_refused, to);
 }
 
-static void write_on_lane(const struct metric *m, const struct tutti_row *row, FILE *out) {
-        write_plain(m, (double)row->daemon.n_on_lane, out);
+static void write_ejected(const struct metric *m, const struct tutti_row *row, struct place *to) {
+        write_plain(m, (double)row->daemon.n_ejected, to);
 }
 
-static void write_assisted(const struct metric *m, const struct tutti_row *row, FILE *out) {
-        write_plain(m, (double)row->daemon.n_assisted, out);
+static void write_on_lane(const struct metric *m, const struct tutti_row *row, struct place *to) {
+        write_plain(m, (double)row->daemon.n_on_lane, to);
 }
 
-static void write_rings(const struct metric *m, const struct tutti_row *row, FILE *out) {
-        write_plain(m, (double)row->daemon.n_rings, out);
+static void write_assisted(const struct metric *m, const struct tutti_row *row, struct place *to) {
+        write_plain(m, (double)row->daemon.n_assisted, to);
 }
 
-static void write_regrets(const struct metric *m, const struct tutti_row *row, FILE *out) {
-        write_plain(m, (double)row->daemon.n_regrets, out);
+static void write_rings(const struct metric *m, const struct tutti_row *row, struct place *to) {
+        write_plain(m, (double)row->daemon.n_rings, to);
 }
 
-static void write_restarts(const struct metric *m, const struct tutti_row *row, FILE *out) {
-        write_plain(m, row->daemon.n_restarts, out);
+static void write_regrets(const struct metric *m, const struct tutti_row *row, struct place *to) {
+        write_plain(m, (double)row->daemon.n_regrets, to);
 }
 
-static void write_fallback(const struct metric *m, const struct tutti_row *row, FILE *out) {
-        fputs(m->name, out);
-        write_label('{', "what", row->fallback.what, out);
-        write_label(',', "why", row->fallback.why, out);
-        fputs("} 1\n", out);
+static void write_restarts(const struct metric *m, const struct tutti_row *row, struct place *to) {
+        write_plain(m, row->daemon.n_restarts, to);
+}
+
+static void write_fallback(const struct metric *m, const struct tutti_row *row, struct place *to) {
+        FILE *f = begin(m, to);
+        label_write('{', "what", row->fallback.what, f);
+        label_write(',', "why", row->fallback.why, f);
+        end(m, 1, to, f);
 }
 
 /* --- devices --- */
 
-static void write_device(const struct metric *m, const struct tutti_row_device *d, double value, FILE *out) {
-        fputs(m->name, out);
-        write_label('{', "device", d->name, out);
-        fprintf(out, "} %.17g\n", value);
+static void write_device(
+        const struct metric *m, const struct tutti_row_device *d, double value, struct place *to) {
+        FILE *f = begin(m, to);
+        label_write('{', "device", d->name, f);
+        end(m, value, to, f);
 }
 
-static void write_device_workers(const struct metric *m, const struct tutti_row *row, FILE *out) {
-        write_device(m, &row->device, row->device.n_workers, out);
+static void write_device_workers(const struct metric *m, const struct tutti_row *row, struct place *to) {
+        write_device(m, &row->device, row->device.n_workers, to);
 }
 
-static void write_device_tasks(const struct metric *m, const struct tutti_row *row, FILE *out) {
-        write_device(m, &row->device, (double)row->device.n_tasks, out);
+static void write_device_tasks(const struct metric *m, const struct tutti_row *row, struct place *to) {
+        write_device(m, &row->device, (double)row->device.n_tasks, to);
 }
 
-static void write_device_busy(const struct metric *m, const struct tutti_row *row, FILE *out) {
-        write_device(m, &row->device, (double)row->device.busy_ns * NS, out);
+static void write_device_busy(const struct metric *m, const struct tutti_row *row, struct place *to) {
+        write_device(m, &row->device, (double)row->device.busy_ns * NS, to);
 }
 
-static void write_device_failing(const struct metric *m, const struct tutti_row *row, FILE *out) {
-        write_device(m, &row->device, row->device.failing, out);
+static void write_device_failing(const struct metric *m, const struct tutti_row *row, struct place *to) {
+        write_device(m, &row->device, row->device.failing, to);
 }
 
 /* --- groups --- */
 
-static void write_group_labels(const char *job, const char *group, FILE *out) {
-        write_label('{', "tutti_job", job, out); /* "job" is Prometheus's own */
-        write_label(',', "group", group, out);
+/* What tells groups apart, but for a job secret, which is nobody's business. */
+static void write_group_labels(const char *job, const char *group, uint32_t uid, FILE *f) {
+        label_write('{', "tutti_job", job, f); /* "job" is Prometheus's own */
+        label_write(',', "group", group, f);
+        label_write_number(',', "uid", uid, f);
 }
 
-static void write_group(const struct metric *m, const struct tutti_row_group *g, double value, FILE *out) {
+static void write_group(
+        const struct metric *m, const struct tutti_row_group *g, double value, struct place *to) {
         if (g->ended)
                 return;
-        fputs(m->name, out);
-        write_group_labels(g->job, g->group, out);
-        write_number(',', "uid", g->uid, out);
-        fprintf(out, "} %.17g\n", value);
+        FILE *f = begin(m, to);
+        write_group_labels(g->job, g->group, g->uid, f);
+        end(m, value, to, f);
 }
 
-static void write_group_stalled(const struct metric *m, const struct tutti_row *row, FILE *out) {
-        write_group(m, &row->group, row->group.stalled, out);
+static void write_group_stalled(const struct metric *m, const struct tutti_row *row, struct place *to) {
+        write_group(m, &row->group, row->group.stalled, to);
 }
 
-static void write_group_failed(const struct metric *m, const struct tutti_row *row, FILE *out) {
-        write_group(m, &row->group, row->group.failed, out);
+static void write_group_failed(const struct metric *m, const struct tutti_row *row, struct place *to) {
+        write_group(m, &row->group, row->group.failed, to);
 }
 
-static void write_group_world(const struct metric *m, const struct tutti_row *row, FILE *out) {
-        write_group(m, &row->group, row->group.world_size, out);
+static void write_group_world(const struct metric *m, const struct tutti_row *row, struct place *to) {
+        write_group(m, &row->group, row->group.world_size, to);
 }
 
-static void write_group_alive(const struct metric *m, const struct tutti_row *row, FILE *out) {
-        write_group(m, &row->group, row->group.n_alive, out);
+static void write_group_alive(const struct metric *m, const struct tutti_row *row, struct place *to) {
+        write_group(m, &row->group, row->group.n_alive, to);
 }
 
-static void write_group_pending(const struct metric *m, const struct tutti_row *row, FILE *out) {
-        write_group(m, &row->group, row->group.n_pending, out);
+static void write_group_pending(const struct metric *m, const struct tutti_row *row, struct place *to) {
+        write_group(m, &row->group, row->group.n_pending, to);
 }
 
-static void write_kind(const struct metric *m, const struct tutti_row *row, FILE *out) {
+/* Of a kind; the labels go on. */
+static FILE *begin_kind(const struct metric *m, const struct tutti_row_stats *s, struct place *to) {
+        FILE *f = begin(m, to);
+        write_group_labels(s->job, s->group, to->uid, f);
+        label_write(',', "kind", tutti_kind_name(s->kind), f);
+        return f;
+}
+
+static void write_kind(const struct metric *m, const struct tutti_row *row, struct place *to) {
         const struct tutti_row_stats *s = &row->stats;
         for (int is_failed = 0; is_failed < 2; is_failed++) {
-                fputs(m->name, out);
-                write_group_labels(s->job, s->group, out);
-                write_label(',', "kind", tutti_kind_name(s->kind), out);
-                fprintf(out, ",result=\"%s\"} %" PRIu64 "\n", is_failed ? "failed" : "ok",
-                        is_failed ? s->n_failed : s->n);
+                FILE *f = begin_kind(m, s, to);
+                label_write(',', "result", is_failed ? "failed" : "ok", f);
+                end(m, (double)(is_failed ? s->n_failed : s->n), to, f);
         }
 }
 
-static void write_kind_bytes(const struct metric *m, const struct tutti_row *row, FILE *out) {
-        fputs(m->name, out);
-        write_group_labels(row->stats.job, row->stats.group, out);
-        write_label(',', "kind", tutti_kind_name(row->stats.kind), out);
-        fprintf(out, "} %" PRIu64 "\n", row->stats.bytes);
+static void write_kind_bytes(const struct metric *m, const struct tutti_row *row, struct place *to) {
+        FILE *f = begin_kind(m, &row->stats, to);
+        end(m, (double)row->stats.bytes, to, f);
 }
 
-static void write_group_fallbacks(const struct metric *m, const struct tutti_row *row, FILE *out) {
-        const struct tutti_row_group_fallback *f = &row->group_fallback;
-        fputs(m->name, out);
-        write_group_labels(f->job, f->group, out);
-        write_number(',', "uid", f->uid, out);
-        write_label(',', "algorithm", f->algorithm[0] ? f->algorithm : "other", out);
-        write_label(',', "why", f->why[0] ? f->why : "other", out);
-        fprintf(out, "} %" PRIu64 "\n", f->n);
+static void write_group_fallbacks(const struct metric *m, const struct tutti_row *row, struct place *to) {
+        const struct tutti_row_group_fallback *g = &row->group_fallback;
+        FILE *f = begin(m, to);
+        write_group_labels(g->job, g->group, g->uid, f);
+        label_write(',', "algorithm", g->algorithm[0] ? g->algorithm : "other", f);
+        label_write(',', "why", g->why[0] ? g->why : "other", f);
+        end(m, (double)g->n, to, f);
 }
 
 /* --- replicas --- */
 
-static void write_replica(const struct metric *m, const struct tutti_row_member *r, double value, FILE *out) {
-        fputs(m->name, out);
-        write_group_labels(r->job, r->group, out);
-        write_number(',', "rank", r->rank, out);
-        fprintf(out, "} %.17g\n", value);
+static void write_replica(
+        const struct metric *m, const struct tutti_row_member *r, double value, struct place *to) {
+        FILE *f = begin(m, to);
+        write_group_labels(r->job, r->group, r->uid, f);
+        label_write_number(',', "rank", r->rank, f);
+        end(m, value, to, f);
 }
 
-static void write_replica_up(const struct metric *m, const struct tutti_row *row, FILE *out) {
+static void write_replica_up(const struct metric *m, const struct tutti_row *row, struct place *to) {
         const struct tutti_row_member *r = &row->member;
         int is_up = !r->lost && (r->state == TUTTI_ALIVE || r->state == TUTTI_STATE_UNKNOWN);
-        write_replica(m, r, is_up, out);
+        write_replica(m, r, is_up, to);
 }
 
-static void write_replica_lost(const struct metric *m, const struct tutti_row *row, FILE *out) {
-        write_replica(m, &row->member, row->member.lost, out);
+static void write_replica_lost(const struct metric *m, const struct tutti_row *row, struct place *to) {
+        write_replica(m, &row->member, row->member.lost, to);
 }
 
 /* Of one that has finished something and is still there. */
-static void write_replica_age(const struct metric *m, const struct tutti_row *row, FILE *out) {
+static void write_replica_age(const struct metric *m, const struct tutti_row *row, struct place *to) {
         if (row->member.last_key[0] && !row->member.lost)
-                write_replica(m, &row->member, (double)row->member.last_age_ns * NS, out);
+                write_replica(m, &row->member, (double)row->member.last_age_ns * NS, to);
 }
 
-static void write_replica_last(const struct metric *m, const struct tutti_row *row, FILE *out) {
-        write_replica(m, &row->member, (double)row->member.n_last, out);
+static void write_replica_last(const struct metric *m, const struct tutti_row *row, struct place *to) {
+        write_replica(m, &row->member, (double)row->member.n_last, to);
 }
 
-static void write_replica_joint(const struct metric *m, const struct tutti_row *row, FILE *out) {
-        write_replica(m, &row->member, (double)row->member.n_joint, out);
+static void write_replica_joint(const struct metric *m, const struct tutti_row *row, struct place *to) {
+        write_replica(m, &row->member, (double)row->member.n_joint, to);
 }
 
 /* --- histograms --- */
 
-static void write_histogram_labels(const struct tutti_row_histogram *h, FILE *out) {
-        write_group_labels(h->job, h->group, out);
+/* The name gets an ending; the labels may go on. */
+static FILE *begin_histogram(
+        const struct metric *m, const struct tutti_row_histogram *h, const char *ending, struct place *to) {
+        FILE *f = begin(m, to);
+        fputs(ending, f);
+        write_group_labels(h->job, h->group, h->uid, f);
         if (h->measure == TUTTI_MEASURE_LATENESS)
-                write_number(',', "rank", h->rank, out);
+                label_write_number(',', "rank", h->rank, f);
         else
-                write_label(',', "kind", tutti_kind_name(h->kind), out);
+                label_write(',', "kind", tutti_kind_name(h->kind), f);
+        return f;
 }
 
-static void write_buckets(const struct metric *m, const struct tutti_row_histogram *h, FILE *out) {
+static void write_buckets(const struct metric *m, const struct tutti_row_histogram *h, struct place *to) {
         uint64_t n = 0;
+        FILE *f;
         for (uint32_t i = 0; i < h->n_counts && i < 64; i++) {
                 n += h->counts[i];
-                fprintf(out, "%s_bucket", m->name);
-                write_histogram_labels(h, out);
-                fprintf(out, ",le=\"%.9g\"} %" PRIu64 "\n",
-                        (double)h->bounds_from_ns * NS * (double)(UINT64_C(1) << i), n);
+                f = begin_histogram(m, h, "_bucket", to);
+                fprintf(f, ",le=\"%.9g\"", (double)h->bounds_from_ns * NS * (double)(UINT64_C(1) << i));
+                end(m, (double)n, to, f);
         }
-        fprintf(out, "%s_bucket", m->name);
-        write_histogram_labels(h, out);
-        fprintf(out, ",le=\"+Inf\"} %" PRIu64 "\n%s_sum", h->n, m->name);
-        write_histogram_labels(h, out);
-        fprintf(out, "} %.17g\n%s_count", (double)h->sum_ns * NS, m->name);
-        write_histogram_labels(h, out);
-        fprintf(out, "} %" PRIu64 "\n", h->n);
+        f = begin_histogram(m, h, "_bucket", to);
+        label_write(',', "le", "+Inf", f);
+        end(m, (double)h->n, to, f);
+        f = begin_histogram(m, h, "_sum", to);
+        end(m, (double)h->sum_ns * NS, to, f);
+        f = begin_histogram(m, h, "_count", to);
+        end(m, (double)h->n, to, f);
 }
 
-static void write_wait(const struct metric *m, const struct tutti_row *row, FILE *out) {
+static void write_wait(const struct metric *m, const struct tutti_row *row, struct place *to) {
         if (row->histogram.measure == TUTTI_MEASURE_WAIT)
-                write_buckets(m, &row->histogram, out);
+                write_buckets(m, &row->histogram, to);
 }
 
-static void write_run(const struct metric *m, const struct tutti_row *row, FILE *out) {
+static void write_run(const struct metric *m, const struct tutti_row *row, struct place *to) {
         if (row->histogram.measure == TUTTI_MEASURE_RUN)
-                write_buckets(m, &row->histogram, out);
+                write_buckets(m, &row->histogram, to);
 }
 
-static void write_lateness(const struct metric *m, const struct tutti_row *row, FILE *out) {
+static void write_lateness(const struct metric *m, const struct tutti_row *row, struct place *to) {
         if (row->histogram.measure == TUTTI_MEASURE_LATENESS)
-                write_buckets(m, &row->histogram, out);
+                write_buckets(m, &row->histogram, to);
 }
 
 /* --- users --- */
 
 static void write_quota_value(
-        const struct metric *m, const struct tutti_row_quota *q, uint64_t value, FILE *out) {
-        fputs(m->name, out);
-        write_number('{', "uid", q->uid, out);
-        write_label(',', "resource", q->name, out);
-        fprintf(out, "} %" PRIu64 "\n", value);
+        const struct metric *m, const struct tutti_row_quota *q, uint64_t value, struct place *to) {
+        FILE *f = begin(m, to);
+        label_write_number('{', "uid", q->uid, f);
+        label_write(',', "resource", q->name, f);
+        end(m, (double)value, to, f);
 }
 
-static void write_quota_used(const struct metric *m, const struct tutti_row *row, FILE *out) {
-        write_quota_value(m, &row->quota, row->quota.used, out);
+static void write_quota_used(const struct metric *m, const struct tutti_row *row, struct place *to) {
+        write_quota_value(m, &row->quota, row->quota.used, to);
 }
 
-static void write_quota_limit(const struct metric *m, const struct tutti_row *row, FILE *out) {
-        write_quota_value(m, &row->quota, row->quota.limit, out);
+static void write_quota_limit(const struct metric *m, const struct tutti_row *row, struct place *to) {
+        write_quota_value(m, &row->quota, row->quota.limit, to);
 }
 
-static void write_quota_refused(const struct metric *m, const struct tutti_row *row, FILE *out) {
-        write_quota_value(m, &row->quota, row->quota.n_refused, out);
+static void write_quota_refused(const struct metric *m, const struct tutti_row *row, struct place *to) {
+        write_quota_value(m, &row->quota, row->quota.n_refused, to);
 }
 
 /* --- the table --- */
@@ -311,88 +329,89 @@ static void write_quota_refused(const struct metric *m, const struct tutti_row *
 static const struct metric metrics[] = {
         { "tutti_build_info", "gauge",
                 "tuttid's version and the instruction set of its host devices; always 1", PART_STATUS,
-                TUTTI_ROW_DAEMON, write_build },
+                TUTTI_ROW_DAEMON, write_build, MERGE_MAX },
         { "tutti_uptime_seconds", "gauge", "Time since tuttid has started", PART_STATUS, TUTTI_ROW_DAEMON,
-                write_uptime },
+                write_uptime, MERGE_MAX },
         { "tutti_draining", "gauge", "1 while tuttid is drained or being stopped, and takes no new groups",
-                PART_STATUS, TUTTI_ROW_DAEMON, write_draining },
-        { "tutti_sessions", "gauge", "Connections of clients", PART_STATUS, TUTTI_ROW_DAEMON,
-                write_sessions },
-        { "tutti_buffers", "gauge", "Registered buffers", PART_STATUS, TUTTI_ROW_DAEMON, write_buffers },
+                PART_STATUS, TUTTI_ROW_DAEMON, write_draining, MERGE_MAX },
+        { "tutti_sessions", "gauge", "Connections of clients", PART_STATUS, TUTTI_ROW_DAEMON, write_sessions,
+                MERGE_MAX },
+        { "tutti_buffers", "gauge", "Registered buffers", PART_STATUS, TUTTI_ROW_DAEMON, write_buffers,
+                MERGE_MAX },
         { "tutti_mapped_bytes", "gauge", "Client memory that tuttid maps", PART_STATUS, TUTTI_ROW_DAEMON,
-                write_mapped },
+                write_mapped, MERGE_MAX },
         { "tutti_pending_submissions", "gauge", "Halves whose collective has not ended", PART_STATUS,
-                TUTTI_ROW_DAEMON, write_pending },
+                TUTTI_ROW_DAEMON, write_pending, MERGE_MAX },
         { "tutti_collectives_total", "counter", "Collectives that have ended, by result", PART_STATUS,
-                TUTTI_ROW_DAEMON, write_collectives },
+                TUTTI_ROW_DAEMON, write_collectives, MERGE_SUM },
         { "tutti_refusals_total", "counter", "Halves that were refused", PART_STATUS, TUTTI_ROW_DAEMON,
-                write_refused },
+                write_refused, MERGE_SUM },
         { "tutti_ejections_total", "counter", "Clients that were ejected", PART_STATUS, TUTTI_ROW_DAEMON,
-                write_ejected },
+                write_ejected, MERGE_SUM },
         { "tutti_lane_collectives_total", "counter", "Collectives that ran on the lane, without a packet",
-                PART_STATUS, TUTTI_ROW_DAEMON, write_on_lane },
+                PART_STATUS, TUTTI_ROW_DAEMON, write_on_lane, MERGE_SUM },
         { "tutti_lane_assisted_total", "counter", "Collectives that ran on the lane by more than one thread",
-                PART_STATUS, TUTTI_ROW_DAEMON, write_assisted },
+                PART_STATUS, TUTTI_ROW_DAEMON, write_assisted, MERGE_SUM },
         { "tutti_lane_rings_total", "counter", "How often a client woke the lane's thread", PART_STATUS,
-                TUTTI_ROW_DAEMON, write_rings },
+                TUTTI_ROW_DAEMON, write_rings, MERGE_SUM },
         { "tutti_lane_regrets_total", "counter",
                 "How often the lane's thread gave up yielding for a while, since others use up its core",
-                PART_STATUS, TUTTI_ROW_DAEMON, write_regrets },
+                PART_STATUS, TUTTI_ROW_DAEMON, write_regrets, MERGE_SUM },
         { "tutti_worker_restarts_total", "counter", "How often the GPU process was started anew", PART_STATUS,
-                TUTTI_ROW_DAEMON, write_restarts },
+                TUTTI_ROW_DAEMON, write_restarts, MERGE_SUM },
         { "tutti_fallback", "gauge", "Something is less than it could be; always 1", PART_STATUS,
-                TUTTI_ROW_FALLBACK, write_fallback },
+                TUTTI_ROW_FALLBACK, write_fallback, MERGE_MAX },
         { "tutti_device_workers", "gauge", "Threads that execute on a device", PART_STATUS, TUTTI_ROW_DEVICE,
-                write_device_workers },
+                write_device_workers, MERGE_MAX },
         { "tutti_device_tasks_total", "counter", "Plans that a device has executed", PART_STATUS,
-                TUTTI_ROW_DEVICE, write_device_tasks },
+                TUTTI_ROW_DEVICE, write_device_tasks, MERGE_SUM },
         { "tutti_device_busy_seconds_total", "counter", "Time in which a device's workers have executed",
-                PART_STATUS, TUTTI_ROW_DEVICE, write_device_busy },
+                PART_STATUS, TUTTI_ROW_DEVICE, write_device_busy, MERGE_SUM },
         { "tutti_device_failing", "gauge", "1 while a device cannot be used", PART_STATUS, TUTTI_ROW_DEVICE,
-                write_device_failing },
+                write_device_failing, MERGE_MAX },
         { "tutti_group_stalled", "gauge", "1 while a collective of the group is older than stall_warn",
-                PART_STATUS, TUTTI_ROW_GROUP, write_group_stalled },
+                PART_STATUS, TUTTI_ROW_GROUP, write_group_stalled, MERGE_MAX },
         { "tutti_group_failed", "gauge", "1 while the group has failed and was not formed anew", PART_STATUS,
-                TUTTI_ROW_GROUP, write_group_failed },
+                TUTTI_ROW_GROUP, write_group_failed, MERGE_MAX },
         { "tutti_group_world_size", "gauge", "Replicas that belong to the group", PART_STATUS,
-                TUTTI_ROW_GROUP, write_group_world },
+                TUTTI_ROW_GROUP, write_group_world, MERGE_SUM },
         { "tutti_group_alive_replicas", "gauge", "Replicas of the group that are there", PART_STATUS,
-                TUTTI_ROW_GROUP, write_group_alive },
+                TUTTI_ROW_GROUP, write_group_alive, MERGE_SUM },
         { "tutti_group_pending_collectives", "gauge",
                 "Collectives of the group that have begun and not ended", PART_STATUS, TUTTI_ROW_GROUP,
-                write_group_pending },
+                write_group_pending, MERGE_SUM },
         { "tutti_group_collectives_total", "counter",
                 "Collectives of a group that have ended, by kind and result", PART_STATS, TUTTI_ROW_STATS,
-                write_kind },
+                write_kind, MERGE_SUM },
         { "tutti_group_read_bytes_total", "counter", "Bytes of inputs that were read, over all replicas",
-                PART_STATS, TUTTI_ROW_STATS, write_kind_bytes },
+                PART_STATS, TUTTI_ROW_STATS, write_kind_bytes, MERGE_SUM },
         { "tutti_group_fallbacks_total", "counter",
                 "Collectives of a group that were done otherwise than was wished, by what was taken and why",
-                PART_STATUS, TUTTI_ROW_GROUP_FALLBACK, write_group_fallbacks },
+                PART_STATUS, TUTTI_ROW_GROUP_FALLBACK, write_group_fallbacks, MERGE_SUM },
         { "tutti_replica_up", "gauge", "1 while a replica is there and not stopped", PART_GROUPS,
-                TUTTI_ROW_MEMBER, write_replica_up },
+                TUTTI_ROW_MEMBER, write_replica_up, MERGE_MIN },
         { "tutti_replica_lost", "gauge", "1 when a replica has died, disconnected or was ejected",
-                PART_GROUPS, TUTTI_ROW_MEMBER, write_replica_lost },
+                PART_GROUPS, TUTTI_ROW_MEMBER, write_replica_lost, MERGE_MAX },
         { "tutti_replica_last_event_age_seconds", "gauge",
                 "Time since the last collective that a replica has finished", PART_GROUPS, TUTTI_ROW_MEMBER,
-                write_replica_age },
+                write_replica_age, MERGE_MAX },
         { "tutti_replica_came_last_total", "counter", "Collectives in which a replica came last", PART_GROUPS,
-                TUTTI_ROW_MEMBER, write_replica_last },
+                TUTTI_ROW_MEMBER, write_replica_last, MERGE_SUM },
         { "tutti_replica_joint_total", "counter", "Collectives of at least two in which a replica took part",
-                PART_GROUPS, TUTTI_ROW_MEMBER, write_replica_joint },
+                PART_GROUPS, TUTTI_ROW_MEMBER, write_replica_joint, MERGE_SUM },
         { "tutti_collective_wait_seconds", "histogram", "From a collective's first half to its last",
-                PART_HISTOGRAMS, TUTTI_ROW_HISTOGRAM, write_wait },
+                PART_HISTOGRAMS, TUTTI_ROW_HISTOGRAM, write_wait, MERGE_SUM },
         { "tutti_collective_run_seconds", "histogram", "From a collective's last half to its end",
-                PART_HISTOGRAMS, TUTTI_ROW_HISTOGRAM, write_run },
+                PART_HISTOGRAMS, TUTTI_ROW_HISTOGRAM, write_run, MERGE_SUM },
         { "tutti_replica_lateness_seconds", "histogram", "From a collective's first half to this replica's",
-                PART_HISTOGRAMS, TUTTI_ROW_HISTOGRAM, write_lateness },
+                PART_HISTOGRAMS, TUTTI_ROW_HISTOGRAM, write_lateness, MERGE_SUM },
         { "tutti_quota_used", "gauge", "What a user makes tuttid hold", PART_QUOTA, TUTTI_ROW_QUOTA,
-                write_quota_used },
+                write_quota_used, MERGE_MAX },
         { "tutti_quota_limit", "gauge", "The most that a user may make tuttid hold", PART_QUOTA,
-                TUTTI_ROW_QUOTA, write_quota_limit },
+                TUTTI_ROW_QUOTA, write_quota_limit, MERGE_MAX },
         { "tutti_quota_refusals_total", "counter",
                 "Requests that were refused since a user was at a limit, by resource", PART_QUOTA,
-                TUTTI_ROW_QUOTA, write_quota_refused },
+                TUTTI_ROW_QUOTA, write_quota_refused, MERGE_SUM },
 };
 
 #define N_METRICS (sizeof(metrics) / sizeof(*metrics))
@@ -412,10 +431,10 @@ static const struct tutti_answer *answer_of(const struct user_part *user, enum p
         return NULL;
 }
 
-static void write_rows(const struct metric *m, const struct tutti_answer *a, FILE *out) {
+static void write_rows(const struct metric *m, const struct tutti_answer *a, struct place *to) {
         for (uint32_t i = 0; a && i < a->n_rows; i++)
                 if (a->rows[i].type == m->row)
-                        m->write(m, &a->rows[i], out);
+                        m->write(m, &a->rows[i], to);
 }
 
 /* What is not a user's own is in everybody's answer, and written once. */
@@ -423,25 +442,34 @@ static int is_everybodys(const struct metric *m) {
         return m->row == TUTTI_ROW_DAEMON || m->row == TUTTI_ROW_DEVICE || m->row == TUTTI_ROW_FALLBACK;
 }
 
-static void write_metric(const struct metric *m, const struct scrape *scrape, FILE *out) {
+static int write_metric(
+        const struct metric *m, const struct scrape *scrape, struct samples *samples, FILE *out) {
         uint32_t n = is_everybodys(m) && scrape->n_users > 1 ? 1 : scrape->n_users;
+        struct place to = { .samples = samples };
         write_head(m->name, m->type, m->help, out);
         if (m->part == PART_QUOTA)
-                write_rows(m, scrape->quota, out);
-        for (uint32_t i = 0; m->part != PART_QUOTA && i < n; i++)
-                write_rows(m, answer_of(&scrape->users[i], m->part), out);
+                write_rows(m, scrape->quota, &to);
+        for (uint32_t i = 0; m->part != PART_QUOTA && i < n; i++) {
+                to.uid = scrape->users[i].uid;
+                write_rows(m, answer_of(&scrape->users[i], m->part), &to);
+        }
+        return samples_write(samples, out);
 }
 
 #define UP_HELP   "1 when tuttid answers"
 #define TIME_HELP "Time that the questions to tuttid took"
 
-void metrics_write(const struct scrape *scrape, FILE *out) {
+int metrics_write(const struct scrape *scrape, FILE *out) {
+        struct samples *samples = samples_new();
+        int r = samples ? 0 : -ENOMEM;
         write_head("tutti_up", "gauge", UP_HELP, out);
         fprintf(out, "tutti_up %d\n", scrape->status == TUTTI_OK);
         write_head("tutti_scrape_duration_seconds", "gauge", TIME_HELP, out);
         fprintf(out, "tutti_scrape_duration_seconds %.9g\n", scrape->seconds);
-        for (size_t i = 0; scrape->status == TUTTI_OK && i < N_METRICS; i++)
-                write_metric(&metrics[i], scrape, out);
+        for (size_t i = 0; r == 0 && scrape->status == TUTTI_OK && i < N_METRICS; i++)
+                r = write_metric(&metrics[i], scrape, samples, out);
+        samples_free(samples);
+        return r;
 }
 
 void metrics_list(FILE *out) {

@@ -5,7 +5,8 @@
 #include <stdio.h>
 #include "scrape.h"
 
-void metrics_write(const struct scrape *scrape, FILE *out);
+/* 0, or -ENOMEM when something is missing. */
+int metrics_write(const struct scrape *scrape, FILE *out);
 
 /* Of every metric: its name, its type and what it is, one a line, for docs. */
 void metrics_list(FILE *out);

@@ -58,6 +58,10 @@ def running(*argv, **options):
                 process.kill()
 
 
+def with_secret(secret):
+    return {**os.environ, 'TUTTI_JOB_SECRET': secret} if secret else None
+
+
 class House:
     """tuttid in a folder of its own, with an exporter before it."""
 
@@ -72,10 +76,11 @@ class House:
         line = self.exporter.stdout.readline()
         self.url = re.search(r'http://(\S+)/metrics', line).group(0)
 
-    def train(self, n=3):
+    def train(self, n=3, secret=None):
         """Replicas that go on for ever; their pids by rank."""
         run = self.stack.enter_context(running(TUTTICTL, 'run', '-n', str(n), '--job', 'dp "1"', '--socket', self.socket, '--',
-                                               DIGITS, '--steps', '1000000', '--quiet', stdin=subprocess.DEVNULL))
+                                               DIGITS, '--steps', '1000000', '--quiet', stdin=subprocess.DEVNULL,
+                                               env=with_secret(secret)))
         until(lambda: self.value('tutti_group_collectives_total', kind='batch_reduce', result='ok'), 'the training runs')
         del run
         answer = subprocess.run([TUTTICTL, 'groups', '--json', '--socket', self.socket], check=True, capture_output=True, text=True)
@@ -111,9 +116,25 @@ def L6_a_training_shows_in_every_number(house):
         if name != 'tutti_fallback':
             assert re.search(rf'^{name}(_count)?[{{ ]', text, flags=re.M), f'{name} has no sample'
     assert found['tutti_up'] == 1
-    group = 'tutti_job="dp \\"1\\"",group="digits"'
-    assert found[f'tutti_group_world_size{{{group},uid="{os.getuid()}"}}'] == 3, text
+    group = f'tutti_job="dp \\"1\\"",group="digits",uid="{os.getuid()}"'
+    assert found[f'tutti_group_world_size{{{group}}}'] == 3, text
     assert all(found[f'tutti_replica_up{{{group},rank="{r}"}}'] == 1 for r in range(3))
+
+
+@test()
+def two_groups_that_their_secrets_alone_tell_apart_have_no_series_twice(house):
+    house.train()
+    with running(EXPORTER, '--listen', '127.0.0.1:0', '--socket', house.socket, stdout=subprocess.PIPE, text=True,
+                 env=with_secret('quiet')) as exporter:
+        house.url = re.search(r'http://(\S+)/metrics', exporter.stdout.readline()).group(0)
+        house.train(2, secret='quiet')
+        until(lambda: house.value('tutti_group_world_size') == 5, 'both are there')
+        text = house.scrape()
+    lines = [line.rsplit(' ', 1)[0] for line in text.splitlines() if line[0] != '#']
+    twice = sorted({line for line in lines if lines.count(line) > 1})
+    assert not twice, twice
+    group = f'tutti_job="dp \\"1\\"",group="digits",uid="{os.getuid()}"'
+    assert samples(text)[f'tutti_replica_up{{{group},rank="0"}}'] == 1
 
 
 @test()
