@@ -167,8 +167,11 @@ bool write_group(struct row_writer *w, struct query *q, const struct group *g) {
         return true;
 }
 
+/* Of one that has left nothing is said: what its process does since is no matter of the group. */
 static enum process_state member_state(const struct conductor *c, const struct member *m) {
         const struct session *s = session_find(c->house.sessions, m->session);
+        if (m->state == MEMBER_LEFT)
+                return PROCESS_UNKNOWN;
         if (!s)
                 return m->loss == LOSS_DIED ? PROCESS_DEAD : PROCESS_UNKNOWN;
         return session_probe(s);
@@ -209,7 +212,8 @@ static void write_member(struct row_writer *w, const struct member *m) {
                 .n_submitted = m->n_submitted,
                 .lost = m->state == MEMBER_LOST,
                 .loss = m->loss,
-                .lost_age_ns = is_gone ? c->now_ns - m->lost_ns : 0 };
+                /* Never 0 of one that is gone: by this alone readers know of one that has left. */
+                .lost_age_ns = is_gone ? c->now_ns - m->lost_ns + 1 : 0 };
         if (s)
                 row->member.n_buffers =
                         buffers_count_session(c->house.buffers, s->id, &row->member.mapped_bytes);

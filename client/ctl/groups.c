@@ -69,7 +69,8 @@ static void line_add_state(struct line *l, const struct tutti_row_member *m) {
 static void print_member(const struct tutti_row_member *m, const struct page *page) {
         char rank[16];
         struct line l = { 0 };
-        bool is_away = m->lost || m->state == TUTTI_STOPPED || m->state == TUTTI_DEAD;
+        bool is_away =
+                m->lost || (!member_is_gone(m) && (m->state == TUTTI_STOPPED || m->state == TUTTI_DEAD));
 
         snprintf(rank, sizeof(rank), "  R%u", m->rank);
         if (m->pid)

@@ -72,7 +72,7 @@ static bool find_in_group(const struct health_view *v, const struct tutti_row_gr
 }
 
 static bool find_in_member(const struct tutti_row_member *m, struct finding *ret) {
-        if (m->lost || m->state != TUTTI_STOPPED)
+        if (member_is_gone(m) || m->state != TUTTI_STOPPED)
                 return false;
         ret->level = HEALTH_WARNING;
         ret->what = "replica";

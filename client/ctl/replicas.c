@@ -9,7 +9,7 @@
 #define ROW_FORMAT   "%7s  %-12s %9s %8s %5s %8s"
 
 static bool is_in_trouble(const struct tutti_row_member *m) {
-        return m->lost || m->state == TUTTI_STOPPED || m->state == TUTTI_DEAD;
+        return m->lost || (!member_is_gone(m) && (m->state == TUTTI_STOPPED || m->state == TUTTI_DEAD));
 }
 
 static const char *state_of(const struct tutti_row_member *m) {

@@ -87,6 +87,10 @@ const struct tutti_row_member *rows_latest_member(
         return latest;
 }
 
+bool member_is_gone(const struct tutti_row_member *m) {
+        return m->lost || m->lost_age_ns;
+}
+
 bool record_has_arrival(const struct tutti_row_record *r, uint32_t rank) {
         return rank < r->n_arrivals && r->arrival_ns[rank] != UINT64_MAX;
 }

@@ -23,6 +23,9 @@ const char *row_group(const struct tutti_row *row);
 const struct tutti_row_member *rows_latest_member(
         const struct tutti_answer *a, const char *job, const char *group);
 
+/* It is lost, or has left: how its process is does not matter to the group. */
+bool member_is_gone(const struct tutti_row_member *m);
+
 /* This rank's half came. */
 bool record_has_arrival(const struct tutti_row_record *r, uint32_t rank);
 /* All halves came and agreed. */

@@ -230,9 +230,14 @@ static void write_replica(
         end(m, value, to, f);
 }
 
+/* Lost, or has left. */
+static int is_gone(const struct tutti_row_member *r) {
+        return r->lost || r->lost_age_ns != 0;
+}
+
 static void write_replica_up(const struct metric *m, const struct tutti_row *row, struct place *to) {
         const struct tutti_row_member *r = &row->member;
-        int is_up = !r->lost && (r->state == TUTTI_ALIVE || r->state == TUTTI_STATE_UNKNOWN);
+        int is_up = !is_gone(r) && (r->state == TUTTI_ALIVE || r->state == TUTTI_STATE_UNKNOWN);
         write_replica(m, r, is_up, to);
 }
 
@@ -242,7 +247,7 @@ static void write_replica_lost(const struct metric *m, const struct tutti_row *r
 
 /* Of one that has finished something and is still there. */
 static void write_replica_age(const struct metric *m, const struct tutti_row *row, struct place *to) {
-        if (row->member.last_key[0] && !row->member.lost)
+        if (row->member.last_key[0] && !is_gone(&row->member))
                 write_replica(m, &row->member, (double)row->member.last_age_ns * NS, to);
 }
 

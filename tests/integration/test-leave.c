@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <tutti/admin.h>
 #include <unistd.h>
 #include "meeting.h"
 
@@ -219,6 +220,46 @@ START_TEST(C6_one_leaves_and_the_rest_goes_on_with_three_contributors) {
 }
 END_TEST
 
+static void leave_and_live(struct replica *me) {
+        struct tutti_group *g = join_train(me, TUTTI_FAIL);
+        expect_status(tutti_barrier(g, NULL), TUTTI_OK);
+        if (me->rank == 1)
+                expect_status(tutti_leave(g), TUTTI_OK);
+        replica_say(me, "there");
+        replica_hear(me, "look");
+        if (me->rank == 1)
+                return;
+        struct tutti_answer *a;
+        uint32_t n = 0;
+        expect_status(tutti_admin_ask(me->t, TUTTI_ADMIN_GROUPS, "test", "train", &a), TUTTI_OK);
+        for (uint32_t i = 0; i < a->n_rows; i++) {
+                const struct tutti_row_member *m = &a->rows[i].member;
+                if (a->rows[i].type != TUTTI_ROW_MEMBER)
+                        continue;
+                n++;
+                ck_assert_int_eq(m->state, m->rank == 0 ? TUTTI_ALIVE : TUTTI_STATE_UNKNOWN);
+                ck_assert_int_eq(m->lost_age_ns != 0, m->rank == 1);
+                ck_assert_int_eq(m->lost, 0);
+        }
+        ck_assert_uint_eq(n, 2);
+        tutti_answer_free(a);
+}
+
+START_TEST(C6_one_that_has_left_is_gone_though_its_process_lives) {
+        struct replica *r[2];
+        board_init();
+        struct host *h = host_start(NULL);
+        replicas_spawn(h, 2, leave_and_live, NULL, r);
+        for (int i = 0; i < 2; i++)
+                replica_expect(r[i], "there", 10);
+        replica_tell(r[0], "look");
+        ck_assert_int_eq(replica_end(r[0], 10), 0);
+        replica_tell(r[1], "look");
+        ck_assert_int_eq(replica_end(r[1], 10), 0);
+        host_stop(h);
+}
+END_TEST
+
 /* Rank 3 leaves while the others wait for it, which seals what they wait for. */
 static void leave_while_they_wait(struct replica *me, enum tutti_on_leave on_leave, float mean) {
         struct floats f;
@@ -409,4 +450,5 @@ UNIT_MAIN("leave", 30, K2_P5_with_fail_every_submission_is_lost_until_the_group_
         K2_P5_with_shrink_the_rest_goes_on_and_results_say_who_is_in_them,
         C6_one_leaves_and_the_rest_goes_on_with_three_contributors,
         C7_the_mean_after_a_leave_is_over_those_who_contribute, C7_with_zero_fill_the_mean_is_over_the_world,
-        C6_a_closed_connection_has_left, C2_a_forked_child_is_told_so_and_harms_nobody)
+        C6_one_that_has_left_is_gone_though_its_process_lives, C6_a_closed_connection_has_left,
+        C2_a_forked_child_is_told_so_and_harms_nobody)

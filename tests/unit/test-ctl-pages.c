@@ -197,6 +197,17 @@ START_TEST(health_lists_the_worst_first) {
 }
 END_TEST
 
+START_TEST(one_that_has_left_may_stop) {
+        const struct tutti_row stays[] = { MEMBER(
+                "train", "", "", .pid = 7, .state = TUTTI_STOPPED, .last_key = "") },
+                               left[] = { MEMBER("train", "", "", .pid = 7, .state = TUTTI_STOPPED,
+                                       .last_key = "", .lost_age_ns = 2 * S) };
+        const struct tutti_answer one = ANSWER(stays), gone = ANSWER(left);
+        ck_assert_int_eq(health_level(&(struct health_view){ &empty, &one, &empty }), HEALTH_WARNING);
+        ck_assert_int_eq(health_level(&(struct health_view){ &empty, &gone, &empty }), HEALTH_WELL);
+}
+END_TEST
+
 START_TEST(health_exits_by_the_worst_finding) {
         struct tutti_row rows[] = { DAEMON_ROW, DEVICE_ROW("CPU:0", 1, "self-test failed") };
         const struct tutti_answer one = { 1, rows }, two = { 2, rows };
@@ -355,7 +366,7 @@ END_TEST
 UNIT_MAIN("ctl-pages", 10, P5_status_and_groups_show_who_waits_for_a_new_epoch,
         status_shows_who_is_missing_first, status_is_stalled_while_a_group_is, status_of_nothing_says_so,
         status_names_missing_ranks_without_report_too, groups_show_their_replicas,
-        health_lists_the_worst_first, health_exits_by_the_worst_finding, stats_show_who_comes_last_C4,
-        quota_marks_what_is_nearly_used_up_P18, quota_marks_begin_at_nine_tenths_P18,
-        quota_tells_how_often_it_refused_P18, quota_of_nothing_says_so, dump_tells_the_story,
-        dump_of_nothing_says_so)
+        health_lists_the_worst_first, one_that_has_left_may_stop, health_exits_by_the_worst_finding,
+        stats_show_who_comes_last_C4, quota_marks_what_is_nearly_used_up_P18,
+        quota_marks_begin_at_nine_tenths_P18, quota_tells_how_often_it_refused_P18, quota_of_nothing_says_so,
+        dump_tells_the_story, dump_of_nothing_says_so)

@@ -178,5 +178,24 @@ START_TEST(a_name_cannot_spoil_a_scrape) {
 }
 END_TEST
 
-UNIT_MAIN("exporter", 10, users_whose_groups_have_one_name_have_series_of_their_own,
+START_TEST(a_replica_that_has_left_is_not_up) {
+        static const struct tutti_row rows[] = { MEMBER_ROW(7, TUTTI_ALIVE, .rank = 0),
+                MEMBER_ROW(7, TUTTI_ALIVE, .rank = 1, .lost_age_ns = 5),
+                MEMBER_ROW(7, TUTTI_STOPPED, .rank = 2) };
+        struct tutti_answer groups = { 3, rows };
+        struct scrape scrape = {
+                .status = TUTTI_OK, .n_users = 1, .users = { { .uid = 7, .groups = &groups } }
+        };
+        char *text = text_of(&scrape);
+        expect_line(text, "tutti_replica_up{" TRAIN "\"7\",rank=\"0\"} 1");
+        expect_line(text, "tutti_replica_up{" TRAIN "\"7\",rank=\"1\"} 0");
+        expect_line(text, "tutti_replica_up{" TRAIN "\"7\",rank=\"2\"} 0");
+        expect_line(text, "tutti_replica_lost{" TRAIN "\"7\",rank=\"1\"} 0");
+        ck_assert_ptr_null(strstr(text, "tutti_replica_last_event_age_seconds{" TRAIN "\"7\",rank=\"1\"}"));
+        free(text);
+}
+END_TEST
+
+UNIT_MAIN("exporter", 10, a_replica_that_has_left_is_not_up,
+        users_whose_groups_have_one_name_have_series_of_their_own,
         groups_that_differ_in_their_secret_alone_come_together, a_name_cannot_spoil_a_scrape)
