@@ -3,9 +3,14 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/signalfd.h>
 #include <time.h>
 #include <unistd.h>
+
+#define LOOK_MS 100 /* somebody who still holds a stream whose writers have ended is not waited for longer   \
+                     */
+#define GIVE_UP_NS UINT64_C(1000000000)
 
 uint64_t monotonic_ns(void) {
         struct timespec now;
@@ -39,6 +44,10 @@ static void stop_together(struct launch *l) {
         replicas_signal(l, SIGCONT);
 }
 
+static bool is_to_end(int signal) {
+        return signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGQUIT;
+}
+
 static void take_signals(struct launch *l) {
         struct signalfd_siginfo info;
 
@@ -51,6 +60,8 @@ static void take_signals(struct launch *l) {
                         stop_together(l);
                 } else {
                         l->last_signal = signal;
+                        if (is_to_end(signal))
+                                l->told_ns = monotonic_ns();
                         replicas_signal(l, signal);
                 }
         }
@@ -77,21 +88,87 @@ static void kill_when_due(struct launch *l) {
         replicas_signal(l, SIGKILL);
 }
 
+/* --- one turn --- */
+
+static void wait_for(struct pollfd *p, int fd, short events) {
+        *p = (struct pollfd){ .fd = fd, .events = events };
+}
+
+/* A stream whose sink is full waits with what it has, and its writer in the end too. */
+static void wait_for_stream(struct pollfd *p, const struct stream *s) {
+        wait_for(p, s->fd >= 0 && stream_may_read(s) ? s->fd : -1, POLLIN);
+}
+
+static void read_stream(const struct pollfd *p, struct stream *s) {
+        if (p->revents && stream_may_read(s))
+                stream_read(s);
+}
+
+static void say_dropped(struct launch *l, struct sink *s, const char *name) {
+        if (!s->error || s->has_said)
+                return;
+        s->has_said = true;
+        launch_say(l, "tuttictl run: %s cannot be written: %s. What it has no room for is dropped.", name,
+                strerror(s->error));
+}
+
 void launch_turn(struct launch *l, int timeout_ms) {
         uint32_t n = l->n_streams;
+        struct pollfd *more = l->polls + n;
 
         for (uint32_t i = 0; i < n; i++)
-                l->polls[i] = (struct pollfd){ .fd = l->streams[i].fd, .events = POLLIN };
-        l->polls[n] = (struct pollfd){ .fd = l->tuttid.stream.fd, .events = POLLIN };
-        l->polls[n + 1] = (struct pollfd){ .fd = l->signal_fd, .events = POLLIN };
-        if (poll(l->polls, n + 2, until_kill_ms(l, timeout_ms)) > 0) {
-                for (uint32_t i = 0; i < n; i++)
-                        if (l->polls[i].revents)
-                                stream_read(&l->streams[i]);
-                if (l->polls[n].revents)
-                        stream_read(&l->tuttid.stream);
-                if (l->polls[n + 1].revents)
+                wait_for_stream(&l->polls[i], &l->streams[i]);
+        wait_for_stream(&more[0], &l->tuttid.stream);
+        wait_for(&more[1], l->signal_fd, POLLIN);
+        wait_for(&more[2], sink_poll_fd(&l->out), POLLOUT);
+        wait_for(&more[3], sink_poll_fd(&l->err), POLLOUT);
+        if (poll(l->polls, n + LAUNCH_MORE_POLLS, until_kill_ms(l, timeout_ms)) > 0) {
+                if (more[1].revents)
                         take_signals(l);
+                if (more[2].revents)
+                        sink_flush(&l->out);
+                if (more[3].revents)
+                        sink_flush(&l->err);
+                for (uint32_t i = 0; i < n; i++)
+                        read_stream(&l->polls[i], &l->streams[i]);
+                read_stream(&more[0], &l->tuttid.stream);
         }
+        say_dropped(l, &l->out, "standard output");
+        say_dropped(l, &l->err, "standard error");
         kill_when_due(l);
+}
+
+/* --- the end --- */
+
+/* Whoever reads slowly is waited for as any program would wait for him; but not by one who is told to end. */
+static bool has_given_up(const struct launch *l, uint64_t began_ns) {
+        uint64_t since_ns = l->told_ns > began_ns ? l->told_ns : began_ns;
+
+        return l->told_ns && monotonic_ns() - since_ns > GIVE_UP_NS;
+}
+
+static void finish_stream(struct launch *l, struct stream *s, uint64_t began_ns) {
+        while (s->fd >= 0) {
+                struct pollfd p = { .fd = s->fd, .events = POLLIN };
+
+                if (has_given_up(l, began_ns))
+                        break;
+                if (!stream_may_read(s))
+                        launch_turn(l, LOOK_MS);
+                else if (poll(&p, 1, LOOK_MS) > 0)
+                        stream_read(s);
+                else
+                        break;
+        }
+        stream_close(s);
+}
+
+void launch_finish(struct launch *l) {
+        uint64_t began_ns = monotonic_ns();
+
+        for (uint32_t i = 0; i < l->n_streams; i++)
+                finish_stream(l, &l->streams[i], began_ns);
+        finish_stream(l, &l->tuttid.stream, began_ns);
+        while ((l->out.used || l->err.used) && !has_given_up(l, began_ns))
+                launch_turn(l, LOOK_MS);
 }

@@ -1,32 +1,16 @@
 #include "run-output.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#define CLEAR_LINE "\r\033[K"
-#define FINISH_MS  100
-
-void sink_init(struct sink *s, int fd) {
-        *s = (struct sink){ .fd = fd };
-}
-
-void sink_write(struct sink *s, const char *bytes, size_t n) {
-        if (n)
-                s->is_mid_line = bytes[n - 1] != '\n';
-        while (n && !s->is_broken) {
-                ssize_t written = write(s->fd, bytes, n);
-
-                if (written >= 0) {
-                        bytes += written;
-                        n -= (size_t)written;
-                } else if (errno != EINTR) {
-                        s->is_broken = true;
-                }
-        }
-}
+#define CLEAR_LINE  "\r\033[K"
+#define READ_BYTES  8192
+#define LABEL_BYTES sizeof(((struct stream *)0)->label)
+/* Each byte may end a line; a piece of one may have been here before. */
+#define ROOM_BYTES (READ_BYTES * (sizeof(CLEAR_LINE) + LABEL_BYTES + 1) + STREAM_LINE_BYTES)
+_Static_assert(ROOM_BYTES <= SINK_BYTES, "an empty sink has room");
 
 int stream_open(struct stream *s, int fd, struct sink *sink, const char *label) {
         *s = (struct stream){ .fd = fd, .sink = sink };
@@ -93,20 +77,16 @@ void stream_feed(struct stream *s, const char *bytes, size_t n) {
                         feed_plain(s, bytes[i]);
 }
 
+bool stream_may_read(const struct stream *s) {
+        return sink_has_room(s->sink, ROOM_BYTES);
+}
+
 void stream_read(struct stream *s) {
-        char bytes[65536];
+        char bytes[READ_BYTES];
         ssize_t n = read(s->fd, bytes, sizeof(bytes));
 
         if (n > 0)
                 stream_feed(s, bytes, (size_t)n);
         if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR) || s->sink->is_broken)
                 stream_close(s);
-}
-
-void stream_finish(struct stream *s) {
-        struct pollfd p = { .fd = s->fd, .events = POLLIN };
-
-        while (s->fd >= 0 && poll(&p, 1, FINISH_MS) > 0)
-                stream_read(s);
-        stream_close(s);
 }

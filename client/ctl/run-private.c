@@ -261,7 +261,6 @@ static void end_tuttid(struct launch *l) {
                 kill(l->tuttid.pid, signals[i]);
                 wait_until_it_ends(l);
         }
-        stream_finish(&l->tuttid.stream);
 }
 
 void private_stop(struct launch *l) {

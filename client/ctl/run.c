@@ -142,7 +142,7 @@ static int set_up(struct launch *l) {
         /* NOLINTNEXTLINE(clang-analyzer-optin.portability.UnixAPI): read_options refuses 0 */
         l->replicas = calloc(n, sizeof(*l->replicas));
         l->streams = calloc(2 * n, sizeof(*l->streams));
-        l->polls = calloc(2 * n + 2, sizeof(*l->polls));
+        l->polls = calloc(2 * n + LAUNCH_MORE_POLLS, sizeof(*l->polls));
         if (!l->replicas || !l->streams || !l->polls)
                 return -ENOMEM;
         l->n_streams = 2 * n;
@@ -157,6 +157,8 @@ static void tear_down(struct launch *l) {
         free(l->replicas);
         free(l->streams);
         free(l->polls);
+        sink_deinit(&l->out);
+        sink_deinit(&l->err);
         if (l->signal_fd >= 0)
                 close(l->signal_fd);
 }
@@ -214,10 +216,10 @@ static int launch_run(struct launch *l) {
                 if (r == 0)
                         r = l->exit_code;
                 replicas_sweep(l);
-                for (uint32_t i = 0; i < l->n_streams; i++)
-                        stream_finish(&l->streams[i]);
         }
+        /* Nothing that has to end waits for somebody who reads. */
         private_stop(l);
+        launch_finish(l);
         return r;
 }
 

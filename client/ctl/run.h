@@ -44,6 +44,8 @@ struct private_tuttid {
         struct stream stream; /* its stderr */
 };
 
+#define LAUNCH_MORE_POLLS 4 /* tuttid's stderr, signals, both sinks */
+
 struct launch {
         const struct run_options *options;
         char socket[108], job[64];
@@ -51,12 +53,13 @@ struct launch {
         uint32_t n_started, n_alive;
         struct stream *streams; /* two a replica, -1 where none */
         uint32_t n_streams;
-        struct pollfd *polls; /* [n_streams + 2] */
+        struct pollfd *polls; /* [n_streams + LAUNCH_MORE_POLLS] */
         struct sink out, err;
         struct private_tuttid tuttid;
         int signal_fd;
         sigset_t old_mask;
         int last_signal;     /* the last one that was passed on; 0: none */
+        uint64_t told_ns;    /* when the last one came that means an end; 0: none */
         bool is_ending;      /* the others were told to end */
         uint64_t kill_at_ns; /* 0: no KILL is due */
         int exit_code;       /* of the first replica that failed */
@@ -64,6 +67,9 @@ struct launch {
 
 /* run-loop.c: one turn: waits for at most timeout_ms (-1: no limit), forwards output, signals and ends. */
 void launch_turn(struct launch *l, int timeout_ms);
+/* Reads what is left in the streams and closes them, and puts out all that is kept: as long as that takes,
+ * but for a second when the launcher has been told to end. */
+void launch_finish(struct launch *l);
 uint64_t monotonic_ns(void);
 
 /* run-replicas.c */
@@ -75,7 +81,8 @@ void replicas_signal(struct launch *l, int signal);
 void replicas_end(struct launch *l);
 /* Takes note of every child that has ended. */
 void replicas_reap(struct launch *l);
-/* Kills and reaps what replicas left behind. Only after the last one has ended. */
+/* Kills and reaps what replicas left behind, for five seconds at most, and names what stays; a signal to end
+ * ends it sooner. Only after the last one has ended. */
 void replicas_sweep(struct launch *l);
 /* "exit code 3", "signal 9 (SIGKILL)". */
 void describe_end(char *buf, size_t size, int wait_status);

@@ -1,3 +1,4 @@
+#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,6 +39,7 @@ static void feed(struct rig *r, const char *text) {
 static void tear_down(struct rig *r) {
         stream_close(&r->stream);
         close(r->out);
+        sink_deinit(&r->sink);
         close(r->sink.fd);
 }
 
@@ -152,7 +154,65 @@ START_TEST(a_writer_hears_that_nobody_reads) {
         ck_assert_int_eq(r.stream.fd, -1);
         ck_assert_int_eq(write(ends[1], "x\n", 2), -1);
         close(ends[1]);
+        sink_deinit(&r.sink);
         close(r.sink.fd);
+}
+END_TEST
+
+/* Of a pipe of 64 KiB that nobody reads. */
+START_TEST(what_cannot_be_written_now_is_kept_and_bounded) {
+        static char line[STREAM_LINE_BYTES];
+        struct rig r;
+        size_t n_fed = 0, n_read = 0;
+
+        memset(line, 'x', sizeof(line) - 2);
+        line[sizeof(line) - 2] = '\n';
+        set_up(&r, "");
+        for (; stream_may_read(&r.stream); n_fed += strlen(line))
+                feed(&r, line);
+        ck_assert_uint_gt(r.sink.used, 0);
+        ck_assert_uint_le(r.sink.used, SINK_BYTES);
+        ck_assert(!r.sink.is_broken);
+        ck_assert_int_ge(sink_poll_fd(&r.sink), 0);
+        while (n_read < n_fed) {
+                size_t n = strlen(take(&r));
+                ck_assert_uint_gt(n, 0);
+                n_read += n;
+                sink_flush(&r.sink);
+        }
+        ck_assert_uint_eq(n_read, n_fed);
+        ck_assert_int_eq(sink_poll_fd(&r.sink), -1);
+        tear_down(&r);
+}
+END_TEST
+
+START_TEST(a_full_disk_breaks_no_sink) {
+        int full = open("/dev/full", O_WRONLY | O_CLOEXEC);
+        struct sink s;
+
+        sink_init(&s, full);
+        sink_write(&s, "x\n", 2);
+        ck_assert_int_eq(s.error, ENOSPC);
+        ck_assert(!s.is_broken);
+        ck_assert_uint_eq(s.used, 0);
+        sink_deinit(&s);
+        close(full);
+}
+END_TEST
+
+/* The flags of a description are seen by all who share it. */
+START_TEST(a_shared_description_stays_as_it_is) {
+        struct sink s;
+        int ends[2];
+
+        ck_assert_int_eq(pipe2(ends, O_CLOEXEC), 0);
+        sink_init(&s, ends[1]);
+        while (s.used < SINK_BYTES) /* a write that blocks would not come back */
+                sink_write(&s, "line\n", 5);
+        ck_assert_int_eq(fcntl(ends[1], F_GETFL) & O_NONBLOCK, 0);
+        sink_deinit(&s);
+        close(ends[0]);
+        close(ends[1]);
 }
 END_TEST
 
@@ -171,4 +231,6 @@ END_TEST
 UNIT_MAIN("ctl-output", 10, lines_come_whole_and_labelled, a_last_line_without_end_is_not_lost,
         progress_behind_a_label_becomes_lines, without_label_bytes_stay_as_they_are,
         another_line_does_not_continue_an_unfinished_one, an_unfinished_line_on_a_shared_terminal_is_cleared,
-        a_line_without_end_is_broken, a_writer_hears_that_nobody_reads, ends_are_named_by_code_or_signal)
+        a_line_without_end_is_broken, a_writer_hears_that_nobody_reads,
+        what_cannot_be_written_now_is_kept_and_bounded, a_full_disk_breaks_no_sink,
+        a_shared_description_stays_as_it_is, ends_are_named_by_code_or_signal)
