@@ -10,6 +10,8 @@
 #include <unistd.h>
 #include "ctl.h"
 
+#define SWEEP_NS UINT64_C(5000000000)
+
 /* What a replica gets as 0, 1, 2. -1: what the launcher has. */
 struct endpoints {
         int in, out, err;
@@ -243,26 +245,67 @@ void replicas_reap(struct launch *l) {
         replicas_end(l);
 }
 
-/* Kills the children of this process but tuttid; false when there are none, or they cannot be listed. */
+static void read_name(const char *path, char *ret, size_t size) {
+        FILE *f = fopen(path, "re");
+
+        if (!f || !fgets(ret, (int)size, f))
+                snprintf(ret, size, "?");
+        ret[strcspn(ret, "\n")] = '\0';
+        if (f)
+                fclose(f);
+}
+
+/* The next child of this process but tuttid; 0: there is none, or they cannot be listed. */
+static pid_t next_child(const struct launch *l, FILE *children) {
+        int pid;
+
+        while (children && fscanf(children, "%d", &pid) == 1)
+                if (pid != l->tuttid.pid)
+                        return pid;
+        return 0;
+}
+
+/* Whether there was one. */
 static bool kill_adopted(const struct launch *l) {
         FILE *f = fopen("/proc/thread-self/children", "re");
         bool any = false;
-        int pid;
+        pid_t pid;
 
-        if (!f)
-                return false;
-        while (fscanf(f, "%d", &pid) == 1) {
-                if (pid == l->tuttid.pid)
-                        continue;
+        while ((pid = next_child(l, f))) {
                 kill(pid, SIGKILL);
                 any = true;
         }
-        fclose(f);
+        if (f)
+                fclose(f);
         return any;
 }
 
+/* One that has become somebody else's, or hangs in the kernel. */
+static void say_left(struct launch *l) {
+        FILE *f = fopen("/proc/thread-self/children", "re");
+        char path[32], name[32];
+        pid_t pid;
+
+        while ((pid = next_child(l, f))) {
+                snprintf(path, sizeof(path), "/proc/%d/comm", (int)pid);
+                read_name(path, name, sizeof(name));
+                launch_say(l, "tuttictl run: pid %d (%s), which a replica has left behind, stays: %s.",
+                        (int)pid, name,
+                        kill(pid, SIGKILL) < 0 ? strerror(errno) : "SIGKILL has not ended it");
+        }
+        if (f)
+                fclose(f);
+}
+
 void replicas_sweep(struct launch *l) {
+        uint64_t began_ns = monotonic_ns();
+
         /* The children of what is killed are adopted in turn. */
-        while (kill_adopted(l))
+        while (kill_adopted(l)) {
+                if (monotonic_ns() - began_ns > SWEEP_NS || l->told_ns > began_ns) {
+                        say_left(l);
+                        return;
+                }
                 launch_turn(l, 10);
+        }
 }

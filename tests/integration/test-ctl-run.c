@@ -2,13 +2,19 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <glob.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
@@ -411,6 +417,158 @@ START_TEST(no_line_is_lost) {
 }
 END_TEST
 
+/* --- who reads, or does not --- */
+
+static const char talk[] = "i=0; while test $i -lt 2000; do echo line $i || exit 9; i=$((i+1)); done; touch "
+                           "done$TUTTI_RANK";
+
+START_TEST(a_full_disk_ends_no_training) {
+        static const char said[] =
+                "tuttictl run: standard output cannot be written: No space left on device.";
+        int full = open("/dev/full", O_WRONLY | O_CLOEXEC), err = memfd_create("stderr", MFD_CLOEXEC);
+
+        go_to_directory();
+        pid_t pid = program_spawn(command_line("-n 2", talk), full, err);
+        ck_assert_int_eq(program_wait(pid, 20), 0);
+        ck_assert(exists("done0") && exists("done1"));
+        char *text = program_read_all(err);
+        expect_in(text, said);
+        ck_assert_ptr_null(strstr(strstr(text, said) + 1, said));
+        free(text);
+        close(full);
+        close(err);
+}
+END_TEST
+
+/* Its stdout is a pipe that the test may read from. */
+static pid_t start_piped(const char *script, int pipe_flags, int *ret_out) {
+        int ends[2], null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+
+        go_to_directory();
+        ck_assert_int_eq(pipe2(ends, O_CLOEXEC | pipe_flags), 0);
+        pid_t pid = program_spawn(command_line("-n 2", script), ends[1], null);
+        close(ends[1]);
+        close(null);
+        *ret_out = ends[0];
+        return pid;
+}
+
+/* Up to the end. */
+static unsigned int count_lines(int fd) {
+        char bytes[4096];
+        ssize_t n = 0;
+        unsigned int n_lines = 0;
+
+        while ((n = read(fd, bytes, sizeof(bytes))) != 0) {
+                ck_assert_msg(n > 0 || errno == EAGAIN, "%m");
+                for (ssize_t i = 0; i < n; i++)
+                        n_lines += bytes[i] == '\n';
+                sleep_ms(1);
+        }
+        close(fd);
+        return n_lines;
+}
+
+START_TEST(a_late_and_slow_reader_gets_every_line) {
+        static const int flags[] = { 0, O_NONBLOCK };
+
+        for (size_t i = 0; i < sizeof(flags) / sizeof(*flags); i++) {
+                int out;
+                pid_t pid = start_piped(
+                        "i=0; while test $i -lt 20000; do echo line $i || exit 9; i=$((i+1)); done", flags[i],
+                        &out);
+                sleep_ms(500);
+                ck_assert_uint_eq(count_lines(out), 40000);
+                ck_assert_int_eq(program_wait(pid, 10), 0);
+        }
+}
+END_TEST
+
+START_TEST(an_end_waits_for_nobody_who_reads) {
+        int out;
+        pid_t pid = start_piped("echo $$ >pid$TUTTI_RANK; touch ready$TUTTI_RANK; exec yes", 0, &out);
+
+        EVENTUALLY(exists("ready0") && exists("ready1"));
+        sleep_ms(500); /* the pipe is full */
+        kill(pid, SIGTERM);
+        ck_assert_int_eq(program_wait(pid, 10), 128 + SIGTERM);
+        ck_assert(is_gone(pid_in("pid0")) && is_gone(pid_in("pid1")));
+        ck_assert_uint_eq(count_directories(), 0);
+        close(out);
+}
+END_TEST
+
+START_TEST(a_failure_ends_all_though_nobody_reads) {
+        int out;
+        pid_t pid = start_piped(
+                "echo $$ >pid$TUTTI_RANK; touch ready$TUTTI_RANK; test $TUTTI_RANK = 1 || exec yes;"
+                "while ! test -e fail; do sleep 0.02; done; exit 3",
+                0, &out);
+
+        EVENTUALLY(exists("ready0") && exists("ready1"));
+        sleep_ms(500);
+        close(open("fail", O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
+        EVENTUALLY(is_gone(pid_in("pid0")) && is_gone(pid_in("pid1")));
+        ck_assert_uint_gt(count_lines(out), 0);
+        ck_assert_int_eq(program_wait(pid, 10), 3);
+}
+END_TEST
+
+/* --- what cannot be killed --- */
+
+/* From here on kill(2) of one process by SIGKILL fails, for all that this test starts too. */
+static void make_kill_fail(void) {
+        struct sock_filter filter[] = {
+                BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+                BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_kill, 0, 5),
+                BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[1])),
+                BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SIGKILL, 0, 3),
+                BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[0])),
+                BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, 0x80000000, 1, 0), /* a group's */
+                BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+                BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+        };
+        struct sock_fprog program = { sizeof(filter) / sizeof(*filter), filter };
+
+        if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
+                prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) < 0)
+                unit_skip("no filter of system calls here: %s", strerror(errno));
+}
+
+static const char escape[] =
+        "setsid sh -c 'echo $$ >escaped; exec sleep 600' & while ! test -s escaped; do sleep "
+        "0.01; done";
+
+START_TEST(what_cannot_be_killed_is_named_and_left) {
+        struct program p;
+        char line[128];
+
+        make_kill_fail();
+        run("-n 1", escape, &p);
+        pid_t escaped = pid_in("escaped");
+        ck_assert(!is_gone(escaped));
+        ck_assert_int_eq(p.code, 0);
+        snprintf(line, sizeof(line),
+                "pid %d (sleep), which a replica has left behind, stays: Operation not permitted.\n",
+                (int)escaped);
+        expect_in(p.err, line);
+        program_deinit(&p);
+        killpg(escaped, SIGKILL);
+}
+END_TEST
+
+START_TEST(a_signal_ends_the_sweep) {
+        make_kill_fail();
+        go_to_directory();
+        pid_t pid = start("-n 1", escape);
+        EVENTUALLY(exists("escaped"));
+        sleep_ms(300);
+        kill(pid, SIGTERM);
+        ck_assert_int_eq(program_wait(pid, 2), 0);
+        killpg(pid_in("escaped"), SIGKILL);
+}
+END_TEST
+
 START_TEST(a_wrong_command_line_is_refused) {
         static const char *const wrong[] = { "", "-n 0", "-n 1025", "-n x", "-n 2 --grace -1",
                 "-n 2 --prefix some", "-n 2 --private --socket x", "-n 2 --nonsense", "-n" };
@@ -433,4 +591,6 @@ UNIT_MAIN("ctl-run", 60, replicas_know_who_they_are, a_private_tuttid_comes_and_
         an_interrupted_run_exits_by_its_signal, a_killed_launcher_leaves_nothing_that_runs_P20,
         a_living_launchers_directory_is_not_swept, a_tuttid_that_cannot_start_is_reported,
         a_program_that_is_not_there_is_said_once, prefixes_are_as_told, no_line_is_lost,
-        a_wrong_command_line_is_refused)
+        a_full_disk_ends_no_training, a_late_and_slow_reader_gets_every_line,
+        an_end_waits_for_nobody_who_reads, a_failure_ends_all_though_nobody_reads,
+        what_cannot_be_killed_is_named_and_left, a_signal_ends_the_sweep, a_wrong_command_line_is_refused)
