@@ -20,7 +20,7 @@ static enum tutti_status ask(
         struct call call;
         call_init(&call, CALL_ROWS);
         call.answer = answer;
-        enum tutti_status status = send_and_wait(t, &request, &call);
+        enum tutti_status status = send_and_ask(t, &request, &call);
         if (status != TUTTI_OK)
                 return status;
         *ret = answer_publish(answer);
@@ -147,7 +147,7 @@ static enum tutti_status control(struct tutti *t, const struct msg_control *ask)
         request.control.user = t->user;
         struct call call;
         call_init(&call, CALL_PLAIN);
-        return send_and_wait(t, &request, &call);
+        return send_and_ask(t, &request, &call);
 }
 
 enum tutti_status tutti_admin_drain(struct tutti *t) {

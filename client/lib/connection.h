@@ -53,6 +53,7 @@ struct call {
         bool is_launched;   /* CALL_WORK: its stream may follow */
         bool is_ended;
         uint32_t ended_in;           /* which tuttid has ended it, of those in turn */
+        uint32_t n_parts;            /* of its reply that came before the last one */
         bool is_held;                /* to be sent when tuttid, or the group, is back (reconnect.h) */
         struct tutti_group *group;   /* whose membership the request names; NULL: none */
         const struct request *again; /* what is sent when it was held; NULL: of a work or a group */
@@ -188,6 +189,10 @@ bool send_has_room(struct tutti *t, int seconds);
 
 /* send_request, and waits for the reply: its status is the thread's. */
 enum tutti_status send_and_wait(struct tutti *t, struct request *request, struct call *call) MUST_USE;
+
+/* The same with what tuttid answers at once, if it runs at all: NO_DAEMON after ten seconds in which it says
+ * nothing. */
+enum tutti_status send_and_ask(struct tutti *t, struct request *request, struct call *call) MUST_USE;
 
 /* Under `sending`: gives `call` the number of a submission that runs. LIMIT: STATUS_PAGE_SLOTS are
  * unfinished; DAEMON_LOST. */

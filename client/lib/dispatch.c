@@ -160,6 +160,7 @@ const char *dispatch_reply(struct tutti *t, const struct reply *reply, struct pa
         const char *wrong = take_body(t, call, reply, packet);
         if (wrong)
                 return wrong;
+        call->n_parts += reply->more;
         if (reply->more)
                 return call->type == CALL_ROWS || call->type == CALL_WORK || call->type == CALL_LANE
                                ? NULL

@@ -2,9 +2,11 @@
 #include <poll.h>
 #include "lib/group.h"
 #include "lib/reconnect.h"
+#include "lib/work.h"
 #include "wire/codec.h"
 
-#define LOOK_AGAIN_MS 100
+#define LOOK_AGAIN_MS  100
+#define ANSWER_SECONDS 10
 
 /* --- numbers --- */
 
@@ -162,4 +164,39 @@ enum tutti_status send_and_wait(struct tutti *t, struct request *request, struct
         connection_wait(t, call, WAIT_FOREVER);
         pthread_mutex_unlock(&t->lock);
         return call_take_failure(call);
+}
+
+/* --- questions --- */
+
+static enum tutti_status say_silence(void) {
+        return thread_say(STATUS_NO_DAEMON, FIELD_UNSPECIFIED,
+                "tuttid has not answered for %d s, though it has not ended: it may be stopped",
+                ANSWER_SECONDS);
+}
+
+/* An answer that comes in parts may take its time, and one from a tuttid that is to be back. Under `lock`. */
+static enum wait_end wait_for_answer(struct tutti *t, const struct call *call) {
+        enum wait_end end;
+        uint32_t n_parts;
+        do {
+                n_parts = call->n_parts;
+                end = connection_wait(t, call, deadline_in(ANSWER_SECONDS));
+        } while (end == WAIT_TIME && (call->n_parts != n_parts || call->is_held));
+        return end;
+}
+
+enum tutti_status send_and_ask(struct tutti *t, struct request *request, struct call *call) {
+        struct pollfd room = { .fd = t->socket, .events = POLLOUT };
+        struct error err;
+        if (poll(&room, 1, ANSWER_SECONDS * 1000) == 0)
+                return say_silence();
+        call->again = request;
+        if (send_request(t, request, call, -1, &err) != STATUS_OK)
+                return thread_fail(&err);
+        pthread_mutex_lock(&t->lock);
+        enum wait_end end = wait_for_answer(t, call);
+        if (end != WAIT_ENDED)
+                call_drop(t, call);
+        pthread_mutex_unlock(&t->lock);
+        return end == WAIT_ENDED ? call_take_failure(call) : say_silence();
 }

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <tutti/admin.h>
+#include <unistd.h>
 #include "failing.h"
 #include "lib-server.h"
 #include "lib/connection.h"
@@ -295,6 +296,41 @@ START_TEST(an_answer_without_memory_is_NO_MEMORY_and_leaves_nothing) {
 }
 END_TEST
 
+/* --- a tuttid that says nothing --- */
+
+/* A long answer whose parts come late, nothing, and then again something. */
+static void script_silence(struct server *s) {
+        struct request r;
+        server_greet(s);
+        r = server_take(s, REQUEST_QUERY);
+        for (int part = 0; part < 3; part++) {
+                const struct row row = { .type = ROW_FALLBACK, .fallback = { "a", "b" } };
+                sleep(part > 0 ? 6 : 0);
+                server_reply(s, &(struct reply){ .request = r.request,
+                                        .status = STATUS_OK,
+                                        .more = part < 2,
+                                        .type = REPLY_ROWS,
+                                        .rows = { .rows = &row, .n_rows = 1 } });
+        }
+        server_take(s, REQUEST_CONTROL);
+        server_serve(s);
+}
+
+START_TEST(a_question_is_not_waited_for_for_ever) {
+        struct server *s = server_start(script_silence, NULL);
+        struct tutti *t = client_open(s);
+        struct tutti_answer *a = NULL;
+        ck_assert_int_eq(tutti_admin_ask(t, TUTTI_ADMIN_STATUS, NULL, NULL, &a), TUTTI_OK);
+        ck_assert_uint_eq(a->n_rows, 3);
+        tutti_answer_free(a);
+        ck_assert_int_eq(tutti_admin_drain(t), TUTTI_NO_DAEMON);
+        ck_assert_ptr_nonnull(strstr(tutti_error(), "has not answered for 10 s"));
+        ck_assert_int_eq(tutti_admin_undrain(t), TUTTI_OK);
+        tutti_close(t);
+        server_end(s);
+}
+END_TEST
+
 /* --- opening without memory --- */
 
 /* Hangs up on everybody. */
@@ -331,7 +367,7 @@ START_TEST(every_call_that_fails_while_opening_is_told) {
 }
 END_TEST
 
-UNIT_MAIN("lib-requests", 30, a_join_says_what_was_given, a_join_takes_the_rest_from_the_environment,
+UNIT_MAIN("lib-requests", 60, a_join_says_what_was_given, a_join_takes_the_rest_from_the_environment,
         wrong_arguments_of_a_join_are_refused_here, busy_and_abort_say_what_was_given,
         an_answer_in_parts_is_copied_whole, an_answer_without_memory_is_NO_MEMORY_and_leaves_nothing,
-        every_call_that_fails_while_opening_is_told)
+        a_question_is_not_waited_for_for_ever, every_call_that_fails_while_opening_is_told)

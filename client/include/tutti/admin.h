@@ -275,7 +275,8 @@ struct tutti_answer {
 };
 
 /* Asks and waits. job and group NULL: all of this user's. NOT_FOUND: no such group; NO_MEMORY; DAEMON_LOST.
- */
+ * This and all that asks tuttid here: NO_DAEMON, when it has said nothing for ten seconds, as one that is
+ * stopped; the connection can be used on, and what was asked for may still be done. */
 TUTTI_API enum tutti_status tutti_admin_ask(struct tutti *t, enum tutti_admin_what what, const char *job,
         const char *group, struct tutti_answer **ret);
 /* A collective that nobody submits. */
