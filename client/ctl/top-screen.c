@@ -18,10 +18,23 @@
 #define END_LINE "\033[K\r\n"
 #define END_ALL  "\033[J"
 
-static volatile sig_atomic_t ended_by, is_stopping;
+struct terminal {
+        struct termios before;
+        sigset_t unblocked;
+};
 
+static volatile sig_atomic_t ended_by, is_stopping;
+static const struct terminal *volatile asks_from; /* while tuttid is asked: it may take its time */
+
+static void terminal_leave(const struct terminal *t);
+
+/* While tuttid is asked nobody looks at `ended_by`. */
 static void on_end(int signal) {
         ended_by = signal;
+        if (!asks_from)
+                return;
+        terminal_leave(asks_from);
+        _exit(CTL_WELL);
 }
 
 static void on_stop(int signal) {
@@ -31,13 +44,19 @@ static void on_stop(int signal) {
 static void on_resize(int signal) {
 }
 
-/* The signals that a wait is interrupted by, and only a wait. */
-static void watched_signals(sigset_t *set) {
-        static const int signals[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP, SIGWINCH };
+static void ending_signals(sigset_t *set) {
+        static const int signals[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT };
 
         sigemptyset(set);
         for (size_t i = 0; i < sizeof(signals) / sizeof(*signals); i++)
                 sigaddset(set, signals[i]);
+}
+
+/* Those that a wait is interrupted by, and only a wait or, to end, a question. */
+static void watched_signals(sigset_t *set) {
+        ending_signals(set);
+        sigaddset(set, SIGTSTP);
+        sigaddset(set, SIGWINCH);
 }
 
 static void watch_signals(void) {
@@ -51,11 +70,6 @@ static void watch_signals(void) {
         sigaction(SIGTSTP, &stop, NULL);
         sigaction(SIGWINCH, &resize, NULL);
 }
-
-struct terminal {
-        struct termios before;
-        sigset_t unblocked;
-};
 
 static void put(const char *bytes, size_t n) {
         while (n) {
@@ -177,11 +191,24 @@ static void stop_and_come_back(struct terminal *t) {
         terminal_enter(t);
 }
 
+static enum tutti_status look(const struct query *q, const struct terminal *t, struct top_look *ret) {
+        enum tutti_status status;
+        sigset_t ending;
+
+        ending_signals(&ending);
+        asks_from = t;
+        sigprocmask(SIG_UNBLOCK, &ending, NULL);
+        status = top_take_look(q, ret);
+        sigprocmask(SIG_BLOCK, &ending, NULL);
+        asks_from = NULL;
+        return status;
+}
+
 /* The first screen has no rates: they come with the second look. 0, -ENOMEM, or what libtutti said. */
 static int watch(struct query *q, struct terminal *t, uint64_t interval_ns) {
         struct top_look before = { 0 }, now = { 0 };
         enum next next = NEXT_DRAW;
-        int r = (int)top_take_look(q, &now);
+        int r = (int)look(q, t, &now);
 
         while (r == 0 && next != NEXT_END) {
                 struct top_view v = before.status ? top_view_of(&before, &now) : top_view_of(&now, &now);
@@ -197,7 +224,7 @@ static int watch(struct query *q, struct terminal *t, uint64_t interval_ns) {
                 top_look_deinit(&before);
                 before = now;
                 now = (struct top_look){ 0 };
-                r = (int)top_take_look(q, &now);
+                r = (int)look(q, t, &now);
         }
         top_look_deinit(&before);
         top_look_deinit(&now);

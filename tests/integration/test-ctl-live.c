@@ -308,6 +308,30 @@ START_TEST(top_gives_the_terminal_back_when_it_is_ended_or_tuttid_goes) {
 }
 END_TEST
 
+START_TEST(top_ends_while_tuttid_says_nothing) {
+        struct terminal *t = calloc(1, sizeof(*t));
+        struct termios before, after;
+        struct host *h;
+
+        terminal_open(t);
+        h = host_start(NULL);
+        ck_assert_int_eq(tcgetattr(t->slave, &before), 0);
+        terminal_run(t, h);
+        terminal_expect(t, 0, "No groups of yours.");
+        kill(host_pid(h), SIGSTOP);
+        usleep(500000); /* it has asked since */
+        kill(t->pid, SIGINT);
+        terminal_expect(t, 0, "\033[?1049l");
+        ck_assert_int_eq(program_wait(t->pid, 3), 0);
+        ck_assert_int_eq(tcgetattr(t->slave, &after), 0);
+        expect_same_settings(&before, &after);
+        kill(host_pid(h), SIGCONT);
+        terminal_close(t);
+        free(t);
+        host_stop(h);
+}
+END_TEST
+
 START_TEST(top_refuses_odd_intervals) {
         static const char *const wrong[] = { "0", "-1", "x", "", "nan", "1e9", "1s" };
         struct program p;
@@ -324,4 +348,5 @@ END_TEST
 
 UNIT_MAIN("ctl-live", 60, top_measures_what_happens_between_two_looks,
         replicas_and_buffers_tell_who_holds_what, top_draws_in_place_and_leaves_the_terminal_as_it_was,
-        top_gives_the_terminal_back_when_it_is_ended_or_tuttid_goes, top_refuses_odd_intervals)
+        top_gives_the_terminal_back_when_it_is_ended_or_tuttid_goes, top_ends_while_tuttid_says_nothing,
+        top_refuses_odd_intervals)
