@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 struct source {
         /* NULL: not connected. A connection that has asked about one user asks about no other's list again,
@@ -44,9 +43,9 @@ static double now(void) {
         return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-/* Whose things there are: the asker's own first. An admin hears of everybody's quota, and so of everybody. */
+/* Whose things there are: the asker's own first, as tuttid knows him, who may have another number in here. An
+ * admin hears of everybody's quota, and so of everybody. */
 static void list_users(struct scrape *scrape) {
-        scrape->users[scrape->n_users++].uid = (uint32_t)getuid();
         for (uint32_t i = 0; i < scrape->quota->n_rows; i++) {
                 const struct tutti_row *row = &scrape->quota->rows[i];
                 uint32_t at = 0;
@@ -90,6 +89,11 @@ void source_scrape(struct source *s, struct scrape *ret) {
         double begin = now();
         memset(ret, 0, sizeof(*ret));
         ret->status = ask_all(s, ret);
+        if (ret->status == TUTTI_DAEMON_LOST) { /* another one may serve since the last scrape */
+                disconnect(s);
+                scrape_deinit(ret);
+                ret->status = ask_all(s, ret);
+        }
         if (ret->status != TUTTI_OK)
                 disconnect(s); /* what is left of it would answer with what it asked before */
         ret->seconds = now() - begin;

@@ -1,6 +1,6 @@
 /* All that tuttid says about itself at one moment, of every user that the exporter may see.
  *
- * Keeps its connection between scrapes; one that is lost is opened again by the next. One thread. */
+ * Keeps its connection between scrapes; one that was lost meanwhile is opened again. One thread. */
 #pragma once
 
 #include <tutti/admin.h>

@@ -24,6 +24,7 @@ DIGITS = f'{BUILD}/client/examples/digits/digits'
 ALERTS = f'{SOURCE}/client/exporter/alerts.yml'
 WAIT_S = 20  # for anything that takes no time on a machine that does nothing else
 TESTS = []
+PACKAGES = {'promtool': 'prometheus', 'prometheus': 'prometheus', 'unshare': 'util-linux', 'setpriv': 'util-linux'}
 
 
 def test(needs=()):
@@ -219,6 +220,32 @@ def a_tuttid_that_is_gone_is_a_number_and_its_return_too(house):
 
 
 @test()
+def a_restart_between_two_scrapes_is_not_seen_as_an_absence(house):
+    assert house.value('tutti_up') == 1
+    house.tuttid.terminate()
+    house.tuttid.wait(WAIT_S)
+    house.stack.enter_context(running(TUTTID, '--socket', house.socket, stdin=subprocess.DEVNULL))
+    until(lambda: subprocess.run([TUTTICTL, 'status', '--socket', house.socket], capture_output=True, check=False).returncode == 0,
+          'tuttid is back')
+    assert house.value('tutti_up') == 1
+
+
+@test(needs=['unshare', 'setpriv'])
+def its_own_user_is_the_one_that_tuttid_knows(house):
+    uid = os.getuid() or 54321  # who is no admin may ask about himself alone
+    elsewhere = [] if os.getuid() else ['setpriv', f'--reuid={uid}', '--clear-groups']
+    elsewhere += ['unshare', '--user', '--map-user=1234']
+    if subprocess.run([*elsewhere, 'true'], capture_output=True, check=False).returncode != 0:
+        print('# no user namespace can be made here')
+        return
+    os.chmod(house.folder, 0o755)
+    with running(*elsewhere, EXPORTER, '--listen', '127.0.0.1:0', '--socket', house.socket, stdout=subprocess.PIPE, text=True) as exporter:
+        house.url = re.search(r'http://(\S+)/metrics', exporter.stdout.readline()).group(0)
+        assert house.value('tutti_up') == 1
+        assert house.value('tutti_quota_used', uid=uid, resource='connections') >= 1, house.scrape()
+
+
+@test()
 def what_it_does_not_serve_it_says(house):
     address = urllib.parse.urlparse(house.url).netloc
 
@@ -323,7 +350,7 @@ def main():
         name = f'{number} - exporter: {function.__name__}'
         missing = [program for program in needs if not shutil.which(program)]
         if missing:
-            print(f'ok {name} # SKIP {missing[0]} is not installed (Debian: prometheus)', flush=True)
+            print(f'ok {name} # SKIP {missing[0]} is not installed (Debian: {PACKAGES[missing[0]]})', flush=True)
             continue
         with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
             try:
