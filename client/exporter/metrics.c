@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stddef.h>
+#include <string.h>
 #include "labels.h"
 #include "samples.h"
 
@@ -119,10 +120,16 @@ static void write_restarts(const struct metric *m, const struct tutti_row *row, 
         write_plain(m, row->daemon.n_restarts, to);
 }
 
+/* Sizes and pids would make a new series each time they change; `tuttictl status` tells them. */
+static const char *lasting_why(const struct tutti_row_fallback *f) {
+        return strcmp(f->what, "huge-pages") == 0 ? "memory for which huge pages were asked lies in others"
+                                                  : f->why;
+}
+
 static void write_fallback(const struct metric *m, const struct tutti_row *row, struct place *to) {
         FILE *f = begin(m, to);
         label_write('{', "what", row->fallback.what, f);
-        label_write(',', "why", row->fallback.why, f);
+        label_write(',', "why", lasting_why(&row->fallback), f);
         end(m, 1, to, f);
 }
 
@@ -442,9 +449,9 @@ static void write_rows(const struct metric *m, const struct tutti_answer *a, str
                         m->write(m, &a->rows[i], to);
 }
 
-/* What is not a user's own is in everybody's answer, and written once. */
+/* What is not a user's own is in everybody's answer, and written once. (Of fallbacks some are a user's.) */
 static int is_everybodys(const struct metric *m) {
-        return m->row == TUTTI_ROW_DAEMON || m->row == TUTTI_ROW_DEVICE || m->row == TUTTI_ROW_FALLBACK;
+        return m->row == TUTTI_ROW_DAEMON || m->row == TUTTI_ROW_DEVICE;
 }
 
 static int write_metric(

@@ -196,6 +196,25 @@ START_TEST(a_replica_that_has_left_is_not_up) {
 }
 END_TEST
 
-UNIT_MAIN("exporter", 10, a_replica_that_has_left_is_not_up,
+START_TEST(a_fallback_makes_one_series_whatever_it_counts) {
+        static const struct tutti_row rows[][2] = {
+                { { .type = TUTTI_ROW_FALLBACK, .fallback = { "huge-pages", "2 MiB in 1 region; pid 17" } },
+                        { .type = TUTTI_ROW_FALLBACK, .fallback = { "host", "unguarded" } } },
+                { { .type = TUTTI_ROW_FALLBACK, .fallback = { "huge-pages", "3 GiB in 9 regions; pid 18" } },
+                        { .type = TUTTI_ROW_FALLBACK, .fallback = { "host", "unguarded" } } },
+        };
+        struct tutti_answer status[] = { { 2, rows[0] }, { 2, rows[1] } };
+        struct scrape scrape = { .status = TUTTI_OK,
+                .n_users = 2,
+                .users = { { .uid = 7, .status = &status[0] }, { .uid = 8, .status = &status[1] } } };
+        char *text = text_of(&scrape);
+        expect_line(text, "tutti_fallback{what=\"huge-pages\",why=\"memory for which huge pages were asked "
+                          "lies in others\"} 1");
+        expect_line(text, "tutti_fallback{what=\"host\",why=\"unguarded\"} 1");
+        free(text);
+}
+END_TEST
+
+UNIT_MAIN("exporter", 10, a_fallback_makes_one_series_whatever_it_counts, a_replica_that_has_left_is_not_up,
         users_whose_groups_have_one_name_have_series_of_their_own,
         groups_that_differ_in_their_secret_alone_come_together, a_name_cannot_spoil_a_scrape)
