@@ -208,7 +208,8 @@ int query_put_json(struct query *q, json_t *root, int exit_code) {
                 fprintf(stderr, "tuttictl: out of memory\n");
                 return CTL_IO;
         }
-        is_written = json_dumpf(root, q->page.out, JSON_INDENT(2) | JSON_REAL_PRECISION(15)) == 0 &&
+        is_written = json_dumpf(root, q->page.out,
+                             JSON_INDENT(2) | JSON_ENSURE_ASCII | JSON_REAL_PRECISION(15)) == 0 &&
                      fputc('\n', q->page.out) != EOF;
         json_decref(root);
         return is_written ? exit_code : CTL_IO;

@@ -16,7 +16,8 @@ struct events {
 /* An event a line, since there may be a million of them. Takes `event`. */
 static void put_event(struct events *e, json_t *event) {
         fputs(e->is_any ? ",\n" : "\n", e->out);
-        if (!event || json_dumpf(event, e->out, JSON_COMPACT | JSON_REAL_PRECISION(15)) < 0)
+        if (!event ||
+                json_dumpf(event, e->out, JSON_COMPACT | JSON_ENSURE_ASCII | JSON_REAL_PRECISION(15)) < 0)
                 e->is_short |= !ferror(e->out);
         e->is_any = true;
         json_decref(event);
@@ -198,7 +199,7 @@ int trace_write_json(const struct trace *t, FILE *out) {
         if (!head)
                 return -ENOMEM;
         fputs("{\"displayTimeUnit\": \"ns\",\n\"otherData\": ", out);
-        e.is_short = json_dumpf(head, out, JSON_COMPACT) < 0 && !ferror(out);
+        e.is_short = json_dumpf(head, out, JSON_COMPACT | JSON_ENSURE_ASCII) < 0 && !ferror(out);
         json_decref(head);
         fputs(",\n\"traceEvents\": [", out);
         put_rows(&e);

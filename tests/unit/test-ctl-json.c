@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include "ctl-answers.h"
 #include "json.h"
+#include "query.h"
 #include "status.h"
 #include "top.h"
 #include "unit.h"
@@ -236,6 +237,29 @@ START_TEST(bytes_that_are_no_text_do_not_spoil_a_document) {
 }
 END_TEST
 
+/* A control character of UTF-8 (CSI) moves a terminal as one of ASCII does. */
+START_TEST(a_document_is_ascii_whatever_names_hold) {
+        char *text = NULL;
+        size_t n;
+        struct query q = { .page = { .out = open_memstream(&text, &n) } };
+        json_t *root = json_object(), *read;
+
+        ck_assert_ptr_nonnull(q.page.out);
+        json_put(&root, "job",
+                json_text("gr\xc3\xbc\xc3\x9f\xc2\x9b"
+                          "31m"));
+        ck_assert_int_eq(query_put_json(&q, root, 7), 7);
+        fclose(q.page.out);
+        for (size_t i = 0; i < n; i++)
+                ck_assert_uint_lt((unsigned char)text[i], 0x80);
+        read = json_loads(text, 0, NULL);
+        ck_assert_str_eq(json_string_value(json_object_get(read, "job")), "gr\xc3\xbc\xc3\x9f\xc2\x9b"
+                                                                          "31m");
+        json_decref(read);
+        free(text);
+}
+END_TEST
+
 static int calls_left, n_held;
 
 static void *failing_malloc(size_t n) {
@@ -317,4 +341,5 @@ UNIT_MAIN("ctl-json", 30, status_is_as_described_L2, groups_are_as_described, he
         replicas_buffers_and_top_are_as_described, errors_are_as_described_everywhere,
         what_is_not_as_described_is_noticed, status_holds_the_values_of_the_rows,
         quota_holds_the_values_of_the_rows_P18, dump_holds_the_values_of_the_rows,
-        bytes_that_are_no_text_do_not_spoil_a_document, short_memory_gives_no_half_document)
+        bytes_that_are_no_text_do_not_spoil_a_document, a_document_is_ascii_whatever_names_hold,
+        short_memory_gives_no_half_document)

@@ -176,6 +176,24 @@ static int find_bar(const char *svg, const char *part, const char *class, double
 #define LEFT  90.0
 #define SCALE (1090.0 / 2600) /* a us */
 
+START_TEST(json_is_ascii_whatever_names_hold) {
+        static const struct dump_view named = { &placed_answer, &empty, "d\xc2\x9bp", "tr\xc3\xa4in",
+                "h\xc3\xb6st", 0 };
+        struct trace *t = trace_new(&named, 1000);
+        char *text = NULL;
+        size_t n;
+        FILE *out = open_memstream(&text, &n);
+
+        ck_assert(t && out);
+        ck_assert_int_eq(trace_write_json(t, out), 0);
+        fclose(out);
+        for (size_t i = 0; i < n; i++)
+                ck_assert_uint_lt((unsigned char)text[i], 0x80);
+        free(text);
+        trace_free(t);
+}
+END_TEST
+
 START_TEST(svg_draws_the_straggler_where_it_was_L5) {
         struct sheet s;
         double x, width;
@@ -251,5 +269,6 @@ END_TEST
 
 UNIT_MAIN("ctl-trace", 20, collectives_stand_in_order_on_lanes_of_their_own, last_takes_the_newest,
         the_straggler_is_who_comes_last_most, a_part_is_late_then_waits_then_runs,
-        json_says_when_each_came_waited_and_ran_L5, svg_draws_the_straggler_where_it_was_L5,
-        svg_of_many_shows_the_latest, of_nothing_there_is_an_empty_picture)
+        json_says_when_each_came_waited_and_ran_L5, json_is_ascii_whatever_names_hold,
+        svg_draws_the_straggler_where_it_was_L5, svg_of_many_shows_the_latest,
+        of_nothing_there_is_an_empty_picture)
