@@ -20,7 +20,7 @@ struct ending {
         enum tutti_status status;
         bool has_run, is_canary_gone;
         uint64_t n_wrong, first;
-        char why[200];
+        char why[200], advice[200]; /* of a status that is not OK, in libtutti's words */
 };
 
 struct findings {
@@ -31,11 +31,27 @@ struct findings {
 
 /* --- in a replica --- */
 
-static void note_status(struct ending *e, enum tutti_status status, const char *why) {
+/* `text`: a line that says what happened, and one with what to do. */
+static void note_status(struct ending *e, enum tutti_status status, const char *text) {
+        size_t n = strcspn(text, "\n");
+
         e->has_run = true;
         e->status = status;
-        if (status != TUTTI_OK)
-                snprintf(e->why, sizeof(e->why), "%.*s", (int)strcspn(why, "\n"), why);
+        if (status == TUTTI_OK)
+                return;
+        snprintf(e->why, sizeof(e->why), "%.*s", (int)n, text);
+        snprintf(e->advice, sizeof(e->advice), "%.*s", (int)strcspn(text + n + (text[n] == '\n'), "\n"),
+                text + n + (text[n] == '\n'));
+}
+
+/* This replica cannot take part, for want of something. The others are not to wait: what they have under this
+ * key ends by a half of another kind. */
+static void stay_away(const struct diag_replica *me, const char *key, bool has_memory, struct ending *e) {
+        if (has_memory)
+                note_status(e, tutti_error_info()->status, tutti_error());
+        else
+                note_status(e, TUTTI_NO_MEMORY, "NO_MEMORY: memory is short");
+        (void)!tutti_barrier(me->g, key);
 }
 
 /* A buffer of n elements at an offset, with canaries on both sides. */
@@ -93,12 +109,12 @@ static void *expect(const struct diag_case *c, uint32_t n_ranks, size_t n) {
         return block;
 }
 
-static enum tutti_status all_reduce(const struct diag_replica *me, const struct diag_case *c,
+static enum tutti_status all_reduce(const struct diag_replica *me, const char *key, const struct diag_case *c,
         const struct place *in, const struct place *out, struct ending *e) {
         const struct tutti_options options = TUTTI_OPTIONS(.rounding = c->rounding);
         struct tutti_work *w = NULL;
         enum tutti_status status =
-                tutti_all_reduce_start(me->g, NULL, c->op, &in->value, &out->value, &options, &w);
+                tutti_all_reduce_start(me->g, key, c->op, &in->value, &out->value, &options, &w);
 
         if (status == TUTTI_OK)
                 status = tutti_work_wait(w, -1);
@@ -110,12 +126,15 @@ static enum tutti_status all_reduce(const struct diag_replica *me, const struct 
 static void try_case(const struct diag_replica *me, const struct diag_case *c, size_t n, struct ending *e) {
         struct place in = { 0 }, out = { 0 };
         void *wanted = expect(c, me->n, n);
+        char key[64];
 
+        snprintf(key, sizeof(key), "%s/%s/%d/%zu", tutti_dtype_name(c->dtype), tutti_op_name(c->op),
+                (int)c->rounding, n);
         if (!wanted || !place_init(me, &in, c->dtype, n) || !place_init(me, &out, c->dtype, n)) {
-                note_status(e, TUTTI_NO_MEMORY, wanted ? tutti_error() : "memory is short");
+                stay_away(me, key, wanted, e);
         } else {
                 diag_fill(c, me->rank, in.data, n);
-                if (all_reduce(me, c, &in, &out, e) == TUTTI_OK)
+                if (all_reduce(me, key, c, &in, &out, e) == TUTTI_OK)
                         compare(e, &out, c->dtype, wanted, n);
         }
         tutti_buffer_free(in.buffer);
@@ -127,13 +146,15 @@ static void try_broadcast(const struct diag_replica *me, enum tutti_dtype dtype,
         const struct diag_case c = { .dtype = dtype, .op = TUTTI_SUM };
         struct place p = { 0 };
         void *wanted = calloc(N_SMALL, tutti_dtype_bytes(dtype));
+        char key[64];
 
+        snprintf(key, sizeof(key), "broadcast/%s", tutti_dtype_name(dtype));
         if (!wanted || !place_init(me, &p, dtype, N_SMALL)) {
-                note_status(e, TUTTI_NO_MEMORY, wanted ? tutti_error() : "memory is short");
+                stay_away(me, key, wanted, e);
         } else {
                 diag_fill(&c, 1, wanted, N_SMALL);
                 diag_fill(&c, me->rank, p.data, N_SMALL);
-                note_status(e, tutti_broadcast(me->g, NULL, 1, &p.value), tutti_error());
+                note_status(e, tutti_broadcast(me->g, key, 1, &p.value), tutti_error());
                 if (e->status == TUTTI_OK)
                         compare(e, &p, dtype, wanted, N_SMALL);
         }
@@ -152,7 +173,7 @@ static void try_batch(const struct diag_replica *me, struct ending *e) {
         size_t at = 0;
 
         if (!wanted || !place_init(me, &from, c.dtype, n) || !place_init(me, &to, c.dtype, n)) {
-                note_status(e, TUTTI_NO_MEMORY, wanted ? tutti_error() : "memory is short");
+                stay_away(me, "batch", wanted, e);
         } else {
                 diag_fill(&c, me->rank, from.data, n);
                 for (uint32_t i = 0; i < N_BATCH; at += ++i) {
@@ -163,7 +184,7 @@ static void try_batch(const struct diag_replica *me, struct ending *e) {
                         out[i].offset += at * sizeof(float);
                         entries[i] = TUTTI_ENTRY(.input = &in[i], .output = &out[i]);
                 }
-                note_status(e, tutti_batch_reduce(me->g, NULL, c.op, entries, N_BATCH), tutti_error());
+                note_status(e, tutti_batch_reduce(me->g, "batch", c.op, entries, N_BATCH), tutti_error());
                 if (e->status == TUTTI_OK)
                         compare(e, &to, c.dtype, wanted, n);
         }
@@ -183,7 +204,7 @@ static void try_all(struct diag_replica *me) {
                 try_broadcast(me, (enum tutti_dtype)dtype, &f->broadcasts[me->rank][dtype]);
         try_case(me, &large, N_LARGE, &f->large[me->rank]);
         try_batch(me, &f->batch[me->rank]);
-        note_status(&f->barrier[me->rank], tutti_barrier(me->g, NULL), tutti_error());
+        note_status(&f->barrier[me->rank], tutti_barrier(me->g, "barrier"), tutti_error());
 }
 
 /* --- what came of it --- */
@@ -192,7 +213,26 @@ static bool is_right(const struct ending *e) {
         return e->has_run && e->status == TUTTI_OK && e->n_wrong == 0 && !e->is_canary_gone;
 }
 
-static void describe_wrong(const struct ending *e, uint32_t rank, const char *what, struct line *l) {
+/* It ran, and what came of it is not what it should be: nothing else speaks against the host. */
+static bool is_wrong(const struct ending *e) {
+        return e->has_run && e->status == TUTTI_OK && !is_right(e);
+}
+
+/* How much an ending tells: one that others have caused less than one with a cause of its own, and a wrong
+ * result most. */
+static int weight(const struct ending *e) {
+        if (is_right(e))
+                return 0;
+        if (is_wrong(e))
+                return 4;
+        if (!e->has_run)
+                return 1;
+        return e->status == TUTTI_MISMATCH || e->status == TUTTI_PEER_REFUSED || e->status == TUTTI_EXPIRED
+                       ? 2
+                       : 3;
+}
+
+static void describe(const struct ending *e, uint32_t rank, const char *what, struct line *l) {
         line_add(l, "%s%s at R%u: ", l->used ? "; " : "", what, rank);
         if (!e->has_run)
                 line_add(l, "never done");
@@ -205,29 +245,43 @@ static void describe_wrong(const struct ending *e, uint32_t rank, const char *wh
                 line_add(l, "bytes beside the result were written");
 }
 
-/* Adds `what` to what is wrong, at the first replica where it is. Whether it is right. */
-static bool look(const struct ending *const *of, const char *what, struct line *wrong) {
-        for (uint32_t r = 0; r < N_REPLICAS; r++) {
-                if (is_right(of[r]))
-                        continue;
-                describe_wrong(of[r], r, what, wrong);
-                return false;
-        }
-        return true;
+/* What was found of a check: results that are wrong, and collectives that were refused. */
+struct verdicts {
+        struct line wrong, refused;
+        const char *advice; /* of the first refusal that has one */
+};
+
+/* Whether `what` came out right at all replicas; else the one with most to tell is noted. */
+static bool look(const struct ending *const *of, const char *what, struct verdicts *v) {
+        uint32_t worst = 0;
+
+        for (uint32_t r = 1; r < N_REPLICAS; r++)
+                if (weight(of[r]) > weight(of[worst]))
+                        worst = r;
+        if (is_right(of[worst]))
+                return true;
+        describe(of[worst], worst, what, is_wrong(of[worst]) ? &v->wrong : &v->refused);
+        if (!is_wrong(of[worst]) && !v->advice && of[worst]->advice[0])
+                v->advice = of[worst]->advice;
+        return false;
 }
 
-static void conclude(struct diagnosis *d, const struct line *wrong) {
-        if (!wrong->used)
-                return;
-        d->verdict = VERDICT_FATAL;
-        d->text = *wrong;
-        line_add(&d->advice,
-                "take this host out of service (`tuttictl drain`) and report it with tuttid's log");
+static void conclude(struct diagnosis *d, const struct verdicts *v) {
+        if (v->wrong.used) {
+                d->verdict = VERDICT_FATAL;
+                d->text = v->wrong;
+                line_add(&d->advice,
+                        "take this host out of service (`tuttictl drain`) and report it with tuttid's log");
+        } else if (v->refused.used) {
+                d->verdict = VERDICT_FINDING;
+                d->text = v->refused;
+                line_add_safe(&d->advice, v->advice ? v->advice : "see tuttid's log, and ask again");
+        }
 }
 
 static void look_at_dtype(const struct findings *f, enum tutti_dtype dtype, struct diag *d) {
         struct diagnosis *check = diag_add(d, 2, tutti_dtype_name(dtype));
-        struct line wrong = { 0 };
+        struct verdicts found = { 0 };
         struct diag_case c;
         unsigned int n = 0;
 
@@ -235,25 +289,25 @@ static void look_at_dtype(const struct findings *f, enum tutti_dtype dtype, stru
                 const struct ending *of[N_REPLICAS] = { &f->cases[0][i], &f->cases[1][i], &f->cases[2][i] };
                 if (c.dtype != dtype)
                         continue;
-                if (look(of, tutti_op_name(c.op), &wrong) && c.rounding <= TUTTI_TRUNC)
+                if (look(of, tutti_op_name(c.op), &found) && c.rounding <= TUTTI_TRUNC)
                         line_add(&check->text, "%s%s", n++ ? " " : "", tutti_op_name(c.op));
         }
         const struct ending *of[N_REPLICAS] = { &f->broadcasts[0][dtype], &f->broadcasts[1][dtype],
                 &f->broadcasts[2][dtype] };
-        if (look(of, "broadcast", &wrong))
+        if (look(of, "broadcast", &found))
                 line_add(&check->text, ", broadcast");
-        conclude(check, &wrong);
+        conclude(check, &found);
 }
 
 static void look_at_one(
         const struct ending of[N_REPLICAS], struct diag *d, const char *name, const char *well) {
         struct diagnosis *check = diag_add(d, 2, name);
         const struct ending *all[N_REPLICAS] = { &of[0], &of[1], &of[2] };
-        struct line wrong = { 0 };
+        struct verdicts found = { 0 };
 
-        if (look(all, name, &wrong))
+        if (look(all, name, &found))
                 line_add(&check->text, "%s", well);
-        conclude(check, &wrong);
+        conclude(check, &found);
 }
 
 void diag_correctness(struct diag *d) {

@@ -136,6 +136,25 @@ START_TEST(replicas_that_cannot_meet_fail_level_2) {
 }
 END_TEST
 
+/* The quota has room for the memory of one replica. Nothing that came out is wrong. */
+START_TEST(what_is_refused_is_no_wrong_result) {
+        struct host *h = host_start((const char *[]){ "--set", "quota.mapped-bytes=24MiB", NULL });
+        struct diagnosed d;
+
+        diagnose(host_socket(h), "2", &d);
+        ck_assert_int_eq(d.p.code, 1);
+        for (size_t i = 0; i < sizeof(dtypes) / sizeof(*dtypes); i++)
+                ck_assert_str_eq(word(&d, dtypes[i], "verdict"), "finding");
+        ck_assert_str_eq(word(&d, "large", "verdict"), "finding");
+        expect_in(word(&d, "large", "text"), "QUOTA");
+        ck_assert_uint_gt(strlen(word(&d, "large", "advice")), 0);
+        ck_assert_ptr_null(strstr(d.p.out, "out of service"));
+        ck_assert_str_eq(word(&d, "barrier", "verdict"), "fine");
+        diagnosed_deinit(&d);
+        host_stop(h);
+}
+END_TEST
+
 START_TEST(the_page_fits_into_80_columns_and_ends_with_a_verdict) {
         struct host *h = host_start(NULL);
         struct program p;
@@ -156,4 +175,4 @@ END_TEST
 
 UNIT_MAIN("ctl-diag", 120, all_levels_pass_where_tuttid_serves_D3, no_tuttid_ends_it_with_level_1,
         a_drained_tuttid_is_a_finding, replicas_that_cannot_meet_fail_level_2,
-        the_page_fits_into_80_columns_and_ends_with_a_verdict)
+        what_is_refused_is_no_wrong_result, the_page_fits_into_80_columns_and_ends_with_a_verdict)
