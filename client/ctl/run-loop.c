@@ -8,8 +8,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define LOOK_MS 100 /* somebody who still holds a stream whose writers have ended is not waited for longer   \
-                     */
+/* Somebody who still holds a stream whose writers have ended is not waited for longer. */
+#define LOOK_MS    100
 #define GIVE_UP_NS UINT64_C(1000000000)
 
 uint64_t monotonic_ns(void) {
