@@ -11,34 +11,42 @@ static enum status refuse_lane(struct conductor *c, int r) {
         return error_set(&c->error, status, FIELD_UNSPECIFIED, "its lane cannot be made: %s", strerror(-r));
 }
 
-/* Two descriptors here, and those on their way. */
+/* Its bell; the page of its slot is charged by itself. */
 static enum status charge_lane(struct conductor *c, const struct session *s, struct lane_answer *a) {
         enum status status =
-                quota_charge(c->house.quotas, &a->descriptors, s->uid, QUOTA_DESCRIPTORS, 2, &c->error);
+                quota_charge(c->house.quotas, &a->descriptor, s->uid, QUOTA_DESCRIPTORS, 1, &c->error);
         if (status == STATUS_OK)
-                status = quota_charge(c->house.quotas, &a->memory, s->uid, QUOTA_MEMORY_BYTES,
-                        LANE_PAGE_BYTES + sizeof(*a), &c->error);
+                status = quota_charge(
+                        c->house.quotas, &a->memory, s->uid, QUOTA_MEMORY_BYTES, sizeof(*a), &c->error);
         return status;
 }
 
 static void answer_free(struct lane_answer *a) {
-        charge_release(&a->descriptors);
+        charge_release(&a->descriptor);
         charge_release(&a->memory);
         free(a);
 }
 
 static enum status make_lane(struct conductor *c, struct session *s, int *ret_slot, int *ret_bell) {
+        const struct loan_ask ask = {
+                .uid = s->uid, .access = LOAN_WRITE, .name = "tutti-lane", .n_bytes = LANE_PAGE_BYTES
+        };
+        struct loan *slot = NULL;
         struct lane_answer *a = calloc(1, sizeof(*a));
         if (!a)
                 return refuse_lane(c, -ENOMEM);
         enum status status = charge_lane(c, s, a);
+        if (status == STATUS_OK)
+                status = loan_make(c->house.loans, &ask, &slot, ret_slot, &c->error);
         if (status == STATUS_OK) {
-                int r = lane_new(c->house.lanes, s->id, session_page(s), &s->lane, ret_slot, ret_bell);
+                const struct lane_ask lane = { .session = s->id, .page = session_page(s), .slot = slot };
+                int r = lane_new(c->house.lanes, &lane, &s->lane, ret_bell);
                 if (r < 0)
                         status = refuse_lane(c, r);
                 else
                         results_set_words(c->house.results, s->id, lane_words(s->lane));
         }
+        loan_unref(slot); /* it is the lane's */
         if (status != STATUS_OK)
                 answer_free(a);
         else
@@ -97,8 +105,7 @@ void conductor_handle_ring(struct conductor *c, struct session *s, const struct 
 void conductor_end_lane(struct conductor *c, struct session *s) {
         if (!s->lane)
                 return;
-        if (!lane_free(c->house.lanes, s->lane))
-                (void)session_take_page(s); /* it goes with the lane, when that has run */
+        lane_free(c->house.lanes, s->lane);
         answer_free(s->on_lane);
         s->lane = NULL;
         s->on_lane = NULL;

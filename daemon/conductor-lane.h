@@ -33,7 +33,7 @@ struct lane_answer {
         uint64_t wanted;    /* that is to be told by a packet, when it has run */
         uint32_t n_running; /* of its roads, also of those that were forgotten: closed, and still running */
         struct msg_done done;
-        struct charge descriptors, memory;
+        struct charge descriptor, memory;
 };
 
 /* Whether the lane runs its task, left behind when the road was closed. */

@@ -11,9 +11,11 @@
 
 static void conductor_welcome(struct conductor *c, struct session *s, const struct request *r) {
         CLEANUP_FD int page = -1;
-        int e = session_make_page(s, &page);
-        if (e < 0) {
-                conductor_eject(c, s, STATUS_NO_MEMORY, "its status page cannot be made: %s", strerror(-e));
+        error_init(&c->error, STATUS_OK);
+        enum status status = session_make_page(s, c->house.loans, &page, &c->error);
+        if (status != STATUS_OK) {
+                conductor_reply_status(c, s, r->request, status, &c->error);
+                conductor_eject(c, s, status, "its status page cannot be made");
                 return;
         }
         s->is_greeted = true;

@@ -62,8 +62,12 @@ void conductor_open_signals(struct conductor *c, struct session *s, const struct
 
 void conductor_signals_done(struct conductor *c, struct chore *chore) {
         struct signals_news news;
-        if (!signals_chore_done(c->house.signals, chore, &c->chores, &news) || news.is_gone)
+        if (!signals_chore_done(c->house.signals, chore, &c->chores, &news))
                 return;
+        if (news.is_gone) {
+                loan_keep(c->house.loans, news.fd, &news.descriptors, &news.bytes);
+                return;
+        }
         struct session *s = session_find(c->house.sessions, news.session);
         if (!s)
                 return;

@@ -487,6 +487,8 @@ bool conductor_turn(struct conductor *c, uint64_t now_ns) {
         c->is_more_done = false;
         if (sessions_next_ns(c->house.sessions) <= now_ns)
                 sessions_expire(c->house.sessions, now_ns);
+        if (loans_next_ns(c->house.loans) <= now_ns)
+                loans_expire(c->house.loans, now_ns);
         conductor_allow_rows(c);
         c->has_worked = false;
         workers_turn(c->house.workers, now_ns);
@@ -513,6 +515,9 @@ bool conductor_turn(struct conductor *c, uint64_t now_ns) {
 
 uint64_t conductor_next_ns(const struct conductor *c) {
         uint64_t a = rendezvous_next_ns(c->house.rendezvous), b = sessions_next_ns(c->house.sessions);
+        if (b < a)
+                a = b;
+        b = loans_next_ns(c->house.loans);
         if (b < a)
                 a = b;
         b = conductor_answers_next_ns(c);

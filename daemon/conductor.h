@@ -34,6 +34,7 @@ struct house {
         const struct config *config;
         struct quotas *quotas;
         struct listener *listener;
+        struct loans *loans;
         struct sessions *sessions;
         struct buffers *buffers;
         struct results *results;

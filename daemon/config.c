@@ -150,7 +150,8 @@ static const struct config_key keys[] = {
         { "quota.connections", FIELD(quota.connections), .rule.type = VALUE_COUNT, .rule.min = 1,
                 .rule.max = 1048576, .preset = "256", .help = "Connections of one user." },
         { "quota.descriptors", FIELD(quota.descriptors), .rule.type = VALUE_COUNT, .rule.min = 1,
-                .rule.max = 1048576, .preset = "4096", .help = "Descriptors that one user has handed over." },
+                .rule.max = 1048576, .preset = "4096",
+                .help = "Descriptors that tuttid holds for one user." },
         { "quota.mapped-bytes", FIELD(quota.mapped_bytes), .rule.type = VALUE_BYTES, .rule.min = 4096,
                 .rule.max = UINT64_C(1) << 50, .rule.word = "MemTotal", .rule.of_word = memory_total,
                 .preset = "MemTotal", .help = "Memory of one user that tuttid has mapped." },
@@ -171,7 +172,8 @@ static const struct config_key keys[] = {
                         "ejected." },
         { "quota.memory-bytes", FIELD(quota.memory_bytes), .rule.type = VALUE_BYTES, .rule.min = 1 << 20,
                 .rule.max = UINT64_C(1) << 50, .preset = "2 GiB",
-                .help = "tuttid's own memory for one user's groups, pending submissions and plans." },
+                .help = "tuttid's own memory for one user's connections, groups, pending submissions and "
+                        "plans." },
 };
 
 static void *field_of(const struct config_key *k, struct config *c) {

@@ -354,6 +354,8 @@ static int daemon_build_rooms(struct daemon *d) {
         if (r == 0)
                 r = signals_new(&h->signals, h->quotas);
         if (r == 0)
+                r = loans_new(&h->loans, h->quotas);
+        if (r == 0)
                 r = sessions_new(&h->sessions, &d->loop, h->quotas, &bell);
         if (r == 0)
                 r = recorder_new(&h->recorder, h->quotas);
@@ -524,6 +526,7 @@ static void daemon_tear_down(struct daemon *d) {
         recorder_free(h->recorder);
         sessions_free(h->sessions);
         lanes_free(h->lanes);
+        loans_free(h->loans);
         results_free(h->results);
         signals_free(h->signals);
         buffers_free(h->buffers);

@@ -12,6 +12,7 @@ struct lane {
         uint64_t session;
         struct lane_slot *slot; /* the client's to write */
         struct page_slot *page;
+        struct loan *slot_loan, *page_loan; /* where they lie */
         struct lane_board *board;
         int bell;
         uint32_t number;    /* in lanes.lanes */

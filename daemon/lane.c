@@ -13,13 +13,6 @@
 #include "base/clock.h"
 #include "base/fd.h"
 
-/* Newer than some C libraries. */
-#ifndef MFD_NOEXEC_SEAL
-#define MFD_NOEXEC_SEAL 0x0008U
-#endif
-
-#define SLOT_SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
-
 /* Behind all results that a client may have seen. */
 static void lanes_lock(struct lanes *l) {
         CHECK(pthread_mutex_lock(&l->lock) == 0);
@@ -120,25 +113,6 @@ void lanes_free(struct lanes *l) {
 
 /* --- lanes --- */
 
-static int make_memfd(void) {
-        const unsigned int flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
-        int fd = memfd_create("tutti-lane", flags | MFD_NOEXEC_SEAL);
-        return fd < 0 && errno == EINVAL ? memfd_create("tutti-lane", flags) : fd;
-}
-
-static int make_slot(struct lane *lane, int *ret_fd) {
-        CLEANUP_FD int fd = make_memfd();
-        if (fd < 0 || ftruncate(fd, LANE_PAGE_BYTES) < 0 || fallocate(fd, 0, 0, LANE_PAGE_BYTES) < 0 ||
-                fcntl(fd, F_ADD_SEALS, SLOT_SEALS) < 0)
-                return -errno;
-        void *at = mmap(NULL, LANE_PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
-        if (at == MAP_FAILED)
-                return -errno;
-        lane->slot = at;
-        *ret_fd = fd_take(&fd);
-        return 0;
-}
-
 /* A place for it, under which its bell is known. 0 or -ENOMEM. */
 static int take_number(struct lanes *l, struct lane *lane) {
         uint32_t i = 0;
@@ -176,39 +150,38 @@ static int connect_bell(struct lanes *l, struct lane *lane) {
 }
 
 static void lane_unmake(struct lane *lane) {
-        if (lane->slot)
-                munmap(lane->slot, LANE_PAGE_BYTES);
+        loan_unref(lane->page_loan);
+        loan_unref(lane->slot_loan);
         fd_close(&lane->bell);
         free(lane);
 }
 
-int lane_new(struct lanes *l, uint64_t session, struct page_slot *page, struct lane **ret, int *ret_slot,
-        int *ret_bell) {
+int lane_new(struct lanes *l, const struct lane_ask *ask, struct lane **ret, int *ret_bell) {
         struct lane *lane = calloc(1, sizeof(*lane));
         if (!lane)
                 return -ENOMEM;
-        CLEANUP_FD int slot = -1;
-        lane->session = session;
-        lane->page = page;
-        lane->board = page_board(page);
+        lane->session = ask->session;
+        lane->page_loan = loan_ref(ask->page);
+        lane->slot_loan = loan_ref(ask->slot);
+        lane->page = page_slots(ask->page);
+        lane->board = page_board(ask->page);
+        lane->slot = loan_memory(ask->slot);
         list_init(&lane->places);
         lane->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-        int r = lane->bell < 0 ? -errno : make_slot(lane, &slot);
-        CLEANUP_FD int bell = r < 0 ? -1 : fcntl(lane->bell, F_DUPFD_CLOEXEC, 3);
-        if (r == 0)
-                r = bell < 0 ? -errno : connect_bell(l, lane);
+        CLEANUP_FD int bell = lane->bell < 0 ? -1 : fcntl(lane->bell, F_DUPFD_CLOEXEC, 3);
+        int r = bell < 0 ? -errno : connect_bell(l, lane);
         if (r < 0) {
                 lane_unmake(lane);
                 return r;
         }
         l->n_lanes++;
         *ret = lane;
-        *ret_slot = fd_take(&slot);
         *ret_bell = fd_take(&bell);
         return 0;
 }
 
-bool lane_free(struct lanes *l, struct lane *lane) {
+/* What runs writes to its page, and counts down when it is taken. */
+void lane_free(struct lanes *l, struct lane *lane) {
         CHECK(list_is_empty(&lane->places));
         lanes_lock(l);
         l->lanes[lane->number] = NULL;
@@ -219,13 +192,11 @@ bool lane_free(struct lanes *l, struct lane *lane) {
         l->n_lanes -= is_gone;
         if (is_gone)
                 lane_unmake(lane);
-        return is_gone;
 }
 
 /* Its last run has been taken. */
 static void orphan_free(struct lanes *l, struct lane *lane) {
         l->n_lanes--;
-        page_free(lane->page);
         lane_unmake(lane);
 }
 

@@ -130,11 +130,15 @@ void lanes_free(struct lanes *l);
 
 /* --- a session's --- */
 
-/* The descriptors are the caller's to send and close. 0 or negative errno. */
-int lane_new(struct lanes *l, uint64_t session, struct page_slot *page, struct lane **ret, int *ret_slot,
-        int *ret_bell) MUST_USE;
-/* Its roads are closed. true: it is gone. false: a run still writes to its page, which goes with it. */
-bool lane_free(struct lanes *l, struct lane *lane);
+struct lane_ask {
+        uint64_t session;
+        struct loan *page, *slot; /* its status page, and LANE_PAGE_BYTES that its client writes */
+};
+
+/* Keeps references to both. *ret_bell is the caller's to send and close. 0 or negative errno. */
+int lane_new(struct lanes *l, const struct lane_ask *ask, struct lane **ret, int *ret_bell) MUST_USE;
+/* Its roads are closed. What still runs keeps what it writes to. */
+void lane_free(struct lanes *l, struct lane *lane);
 /* What it has started and nobody has taken: from here on the caller's, and answered by packets. */
 bool lane_take_start(struct lanes *l, struct lane *lane, struct lane_start *ret);
 /* [LANE_WORDS], where its client gives slots of result objects back. Good while the lane is there. */

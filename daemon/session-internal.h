@@ -37,7 +37,7 @@ struct connection {
         uint32_t n_open_handles;
         struct list outgoing;
         size_t queued_bytes;
-        struct page_slot *page;
+        struct loan *page;
         struct alarm linger;
         struct list ready_link, all_link;
         struct charge connection, descriptors;

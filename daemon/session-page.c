@@ -1,51 +1,20 @@
 #include "session-page.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdatomic.h>
-#include <sys/mman.h>
-#include <unistd.h>
-#include "base/fd.h"
 
-#define PAGE_BYTES STATUS_MEMFD_BYTES
-
-/* Newer than some C libraries. */
-#ifndef MFD_NOEXEC_SEAL
-#define MFD_NOEXEC_SEAL 0x0008U
-#endif
-
-static int page_memfd(void) {
-        int fd = memfd_create("tutti-status", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
-        if (fd < 0 && errno == EINVAL)
-                fd = memfd_create("tutti-status", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-        return fd;
+enum status page_make(struct loans *loans, uint32_t uid, struct loan **ret, int *ret_fd, struct error *err) {
+        const struct loan_ask ask = {
+                .uid = uid, .access = LOAN_READ, .name = "tutti-status", .n_bytes = STATUS_MEMFD_BYTES
+        };
+        return loan_make(loans, &ask, ret, ret_fd, err);
 }
 
-int page_make(struct page_slot **ret, int *ret_fd) {
-        CLEANUP_FD int fd = page_memfd();
-        if (fd < 0 || ftruncate(fd, (off_t)PAGE_BYTES) < 0)
-                return -errno;
-        void *page = mmap(NULL, PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-        if (page == MAP_FAILED)
-                return -errno;
-        /* After our own mapping: from here on nobody else can have a writable one. */
-        if (fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0) {
-                int r = -errno;
-                munmap(page, PAGE_BYTES);
-                return r;
-        }
-        *ret = page;
-        *ret_fd = fd_take(&fd);
-        return 0;
+struct page_slot *page_slots(const struct loan *page) {
+        return loan_memory(page);
 }
 
-void page_free(struct page_slot *page) {
-        if (page)
-                munmap(page, PAGE_BYTES);
-}
-
-struct lane_board *page_board(struct page_slot *page) {
-        return (struct lane_board *)(void *)(page + STATUS_PAGE_SLOTS);
+struct lane_board *page_board(const struct loan *page) {
+        return (struct lane_board *)(void *)(page_slots(page) + STATUS_PAGE_SLOTS);
 }
 
 void page_set(struct page_slot *page, uint64_t request, uint64_t collective, enum page_state state) {

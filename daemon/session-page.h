@@ -6,15 +6,15 @@
  * stands the board of its lane. */
 #pragma once
 
-#include "base/check.h"
+#include "loan.h"
 #include "wire/message.h"
 
-/* Mapped, and its descriptor, which is the caller's to send and close. 0 or negative errno. */
-int page_make(struct page_slot **ret, int *ret_fd) MUST_USE;
-/* NULL is fine. */
-void page_free(struct page_slot *page);
+/* As loan_make: lent for reading. */
+enum status page_make(
+        struct loans *loans, uint32_t uid, struct loan **ret, int *ret_fd, struct error *err) MUST_USE;
 
-struct lane_board *page_board(struct page_slot *page);
+struct page_slot *page_slots(const struct loan *page);
+struct lane_board *page_board(const struct loan *page);
 
 void page_set(struct page_slot *page, uint64_t request, uint64_t collective, enum page_state state);
 

@@ -115,7 +115,6 @@ static void connection_on_death(uv_poll_t *handle, int status, int events) {
 /* --- life --- */
 
 static void connection_free(struct connection *c) {
-        page_free(c->page);
         fd_close(&c->socket);
         fd_close(&c->pidfd);
         charge_release(&c->connection);
@@ -258,6 +257,7 @@ void session_close(struct sessions *s, struct session *session) {
                 HASH_DEL(s->by_id, c);
                 s->n--;
         }
+        loan_unref(take_pointer(c->page));
         struct list *first;
         while ((first = list_take_first(&c->outgoing)))
                 outgoing_free(list_entry(first, struct outgoing, link));
@@ -323,30 +323,24 @@ void session_resume(struct sessions *s, struct session *session) {
 
 /* --- status page --- */
 
-int session_make_page(struct session *session, int *ret_fd) {
-        return page_make(&connection_of(session)->page, ret_fd);
+enum status session_make_page(struct session *session, struct loans *loans, int *ret_fd, struct error *err) {
+        return page_make(loans, session->uid, &connection_of(session)->page, ret_fd, err);
 }
 
-struct page_slot *session_page(const struct session *session) {
+struct loan *session_page(const struct session *session) {
         return connection_of(session)->page;
 }
 
-struct page_slot *session_take_page(struct session *session) {
-        struct page_slot *page = connection_of(session)->page;
-        connection_of(session)->page = NULL;
-        return page;
-}
-
 void session_set_page(struct session *session, uint64_t request, uint64_t collective, enum page_state state) {
-        struct page_slot *page = connection_of(session)->page;
+        const struct loan *page = connection_of(session)->page;
         if (page)
-                page_set(page, request, collective, state);
+                page_set(page_slots(page), request, collective, state);
 }
 
 void session_fail_page(struct session *session, const struct page_end *end) {
-        struct page_slot *page = connection_of(session)->page;
+        const struct loan *page = connection_of(session)->page;
         if (page)
-                page_fail(page, end);
+                page_fail(page_slots(page), end);
 }
 
 /* --- the process behind it --- */

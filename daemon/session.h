@@ -24,6 +24,8 @@ struct half;
 struct query;
 struct resume;
 struct page_end;
+struct loan;
+struct loans;
 struct lane;
 struct lane_answer;
 
@@ -113,13 +115,12 @@ int session_send(struct sessions *s, struct session *session, const void *bytes,
 /* Whether something is queued: SESSION_CAUGHT_UP will tell when it is not. */
 bool session_is_behind(const struct session *session);
 
-/* The page of the status protocol, and its descriptor, which is the caller's to send and close. 0 or negative
- * errno. */
-int session_make_page(struct session *session, int *ret_fd) MUST_USE;
+/* The page of the status protocol, and its descriptor, which is the caller's to send and close. As loan_make.
+ */
+enum status session_make_page(
+        struct session *session, struct loans *loans, int *ret_fd, struct error *err) MUST_USE;
 /* NULL before it was greeted. */
-struct page_slot *session_page(const struct session *session);
-/* The page stays where it is when the session is closed, and is the caller's. */
-struct page_slot *session_take_page(struct session *session);
+struct loan *session_page(const struct session *session);
 void session_set_page(struct session *session, uint64_t request, uint64_t collective, enum page_state state);
 /* PAGE_FAILED, with how it ended. */
 void session_fail_page(struct session *session, const struct page_end *end);

@@ -12,12 +12,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 #include "base/fd.h"
+#include "base/memfd.h"
 #include "base/table.h"
-
-/* Newer than some C libraries. */
-#ifndef MFD_NOEXEC_SEAL
-#define MFD_NOEXEC_SEAL 0x0008U
-#endif
 
 #define PAGE_SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 
@@ -30,7 +26,7 @@ struct signal_page {
         bool is_ready, is_doomed;
         enum stream_order order;
         uint32_t n_uses;
-        struct charge descriptor, bytes;
+        struct charge descriptors, bytes;
         bool is_due;                  /* anything in: */
         uint64_t due[SIGNAL_SLOTS];   /* by slot; 0: nothing */
         uint64_t batch[SIGNAL_SLOTS]; /* the chore's */
@@ -86,17 +82,12 @@ uint32_t signals_count(const struct signals *s) {
 
 /* --- on a memory thread --- */
 
-/* Kernels before 6.3 do not know NOEXEC_SEAL; the right to seal must survive the second try. */
-static int make_memfd(void) {
-        const unsigned int flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
-        int fd = memfd_create("tutti-signals", flags | MFD_NOEXEC_SEAL);
-        return fd < 0 && errno == EINVAL ? memfd_create("tutti-signals", flags) : fd;
-}
-
 static int make_page(struct signal_page *p) {
-        CLEANUP_FD int fd = make_memfd();
+        CLEANUP_FD int fd = memfd_new("tutti-signals", 0);
         const off_t n_bytes = (off_t)p->memory.n_bytes;
-        if (fd < 0 || ftruncate(fd, n_bytes) < 0 || fallocate(fd, 0, 0, n_bytes) < 0 ||
+        if (fd < 0)
+                return fd;
+        if (ftruncate(fd, n_bytes) < 0 || fallocate(fd, 0, 0, n_bytes) < 0 ||
                 fcntl(fd, F_ADD_SEALS, PAGE_SEALS) < 0)
                 return -errno;
         void *at = mmap(NULL, SIGNAL_PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
@@ -104,6 +95,10 @@ static int make_page(struct signal_page *p) {
                 return -errno;
         p->slots = at;
         p->chore.fd = fd_take(&fd);
+        int r = memfd_open_anew(p->chore.fd, O_RDONLY);
+        if (r < 0)
+                return r;
+        p->chore.read_fd = r;
         return 0;
 }
 
@@ -132,7 +127,9 @@ static void think_release(struct chore *chore) {
         if (p->slots)
                 munmap(p->slots, SIGNAL_PAGE_BYTES);
         p->slots = NULL;
-        fd_close(&chore->fd);
+        fd_close(&chore->read_fd);
+        if (!memfd_is_had(chore->fd))
+                fd_close(&chore->fd);
 }
 
 /* --- chores --- */
@@ -171,7 +168,7 @@ static void page_go_on(struct signal_page *p, struct list *chores) {
 }
 
 static void page_free(struct signals *s, struct signal_page *p) {
-        charge_release(&p->descriptor);
+        charge_release(&p->descriptors);
         charge_release(&p->bytes);
         free(p);
         s->n--;
@@ -221,7 +218,7 @@ static void page_made(
                 .request = p->request,
                 .status = p->chore.status,
                 .order = p->order,
-                .fd = p->chore.fd };
+                .fd = p->chore.read_fd };
         memcpy(ret->why, p->chore.why, sizeof(ret->why));
         if (p->chore.status != STATUS_OK) {
                 page_give_up(s, p, chores);
@@ -231,8 +228,14 @@ static void page_made(
         page_go_on(p, chores);
 }
 
+/* What somebody still has stays charged: the caller keeps it. */
 static bool page_is_gone(struct signals *s, struct signal_page *p, struct signals_news *ret) {
-        *ret = (struct signals_news){ .is_gone = true, .remote = p->memory.remote, .fd = -1 };
+        *ret = (struct signals_news){ .is_gone = true, .fd = fd_take(&p->chore.fd) };
+        if (ret->fd >= 0) {
+                ret->descriptors = p->descriptors;
+                ret->bytes = p->bytes;
+                p->descriptors = p->bytes = (struct charge){ 0 };
+        }
         page_free(s, p);
         return true;
 }
@@ -264,7 +267,8 @@ bool signals_chore_done(
 /* --- what is asked for --- */
 
 static enum status page_charge(struct signals *s, struct signal_page *p, struct error *err) {
-        enum status status = quota_charge(s->quotas, &p->descriptor, p->chore.uid, QUOTA_DESCRIPTORS, 1, err);
+        enum status status =
+                quota_charge(s->quotas, &p->descriptors, p->chore.uid, QUOTA_DESCRIPTORS, 2, err);
         if (status != STATUS_OK)
                 return status;
         return quota_charge(
@@ -280,7 +284,7 @@ static struct signal_page *page_new(struct signals *s, const struct signals_ask 
         p->session = p->chore.session = p->memory.session = ask->session;
         p->request = ask->request;
         p->chore.uid = ask->uid;
-        p->chore.fd = -1;
+        p->chore.fd = p->chore.read_fd = -1;
         p->order = ask->order;
         p->memory.n_bytes = ask->order == ORDER_EVENTS ? SIGNAL_EVENT_BYTES : SIGNAL_PAGE_BYTES;
         p->memory.path = p->chore.path = ask->order == ORDER_EVENTS ? PATH_EVENTS : PATH_MEMFD;

@@ -54,11 +54,12 @@ enum status signals_open(
 /* A page was made, or not; or it has gone. */
 struct signals_news {
         bool is_gone;
-        uint64_t remote; /* gone: the number under which the worker knew it; 0: it did not */
         uint64_t session, request;
         enum status status; /* made: OK, NO_MEMORY, LIMIT, INTERNAL; EVENTS also UNSUPPORTED, DEVICE_LOST */
         enum stream_order order;
-        int fd; /* OK: to be sent; it stays the room's */
+        int fd; /* made: to be sent, it stays the room's. Gone: -1, or its memory, that somebody still has,
+                   and what is charged for it: from here on the caller's */
+        struct charge descriptors, bytes;
         char why[160];
 };
 

@@ -2,12 +2,14 @@
 
 #include <sched.h>
 #include <stdlib.h>
+#include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include "base/clock.h"
 #include "base/fd.h"
+#include "base/memfd.h"
 #include "lib/connection.h"
 #include "lib/reconnect.h"
 #include "lib/work.h"
@@ -39,9 +41,12 @@ void lane_ask(struct tutti *t) {
         }
 }
 
-static struct lane_slot *map_slot(int fd) {
+/* It comes open for reading: whoever writes opens it anew, and where that is not possible (no /proc) there is
+ * no lane. */
+static struct lane_slot *map_slot(int read_fd) {
         struct stat st;
-        if (fstat(fd, &st) < 0 || st.st_size < LANE_PAGE_BYTES)
+        CLEANUP_FD int fd = memfd_open_anew(read_fd, O_RDWR);
+        if (fd < 0 || fstat(fd, &st) < 0 || st.st_size < LANE_PAGE_BYTES)
                 return NULL;
         void *at = mmap(NULL, LANE_PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
         if (at == MAP_FAILED)
@@ -63,7 +68,7 @@ const char *lane_take(struct tutti *t, const struct reply *reply, struct packet 
         if (t->lane.slot)
                 return "a second lane";
         t->lane.slot = map_slot(fd);
-        return t->lane.slot ? NULL : "a lane that cannot be mapped";
+        return NULL;
 }
 
 /* A forked child does not have the page; something else may be there. */

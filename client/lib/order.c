@@ -1,5 +1,6 @@
 #include "lib/order.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,6 +8,7 @@
 #include <sys/stat.h>
 #include <tutti/cuda.h>
 #include "base/fd.h"
+#include "base/memfd.h"
 #include "base/text.h"
 #include "lib/order-events.h"
 #include "lib/patience.h"
@@ -55,9 +57,10 @@ static void map_page(struct order *o, const struct driver_place *place, const st
                 explain(o, "tuttid sent no signal page, or one that is too short");
                 return;
         }
-        void *at = mmap(NULL, o->n_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, granted->fd, 0);
+        CLEANUP_FD int fd = memfd_open_anew(granted->fd, O_RDWR); /* it comes open for reading */
+        void *at = fd < 0 ? MAP_FAILED : mmap(NULL, o->n_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
         if (at == MAP_FAILED) {
-                explain(o, "the signal page cannot be mapped");
+                explain(o, "the signal page cannot be opened for writing and mapped; is there a /proc?");
                 return;
         }
         if (prepare_page(o, at, &err) == STATUS_OK) {

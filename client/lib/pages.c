@@ -8,12 +8,10 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 #include "base/fd.h"
+#include "base/memfd.h"
 #include "base/pages.h"
 
 /* Newer than some C libraries. */
-#ifndef MFD_NOEXEC_SEAL
-#define MFD_NOEXEC_SEAL 0x0008U
-#endif
 #ifndef MFD_HUGE_2MB
 #define MFD_HUGE_2MB (21U << 26)
 #endif
@@ -31,15 +29,11 @@ uint64_t pages_bytes(enum pages pages) {
         return pages == PAGES_POOL || pages == PAGES_TRANSPARENT ? HUGE_PAGE_BYTES : ordinary_page_bytes();
 }
 
-/* Kernels before 6.3 do not know NOEXEC_SEAL; the right to seal must survive the second try. */
 int pages_make_memfd(enum pages pages, uint64_t n_bytes, int *ret) {
-        const unsigned int flags =
-                MFD_CLOEXEC | MFD_ALLOW_SEALING | (pages == PAGES_POOL ? MFD_HUGETLB | MFD_HUGE_2MB : 0);
-        CLEANUP_FD int fd = memfd_create("tutti", flags | MFD_NOEXEC_SEAL);
-        if (fd < 0 && errno == EINVAL)
-                fd = memfd_create("tutti", flags);
-        if (fd < 0 || ftruncate(fd, (off_t)n_bytes) < 0 ||
-                fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) < 0)
+        CLEANUP_FD int fd = memfd_new("tutti", pages == PAGES_POOL ? MFD_HUGETLB | MFD_HUGE_2MB : 0);
+        if (fd < 0)
+                return fd;
+        if (ftruncate(fd, (off_t)n_bytes) < 0 || fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) < 0)
                 return -errno;
         *ret = fd_take(&fd);
         return 0;

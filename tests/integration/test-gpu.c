@@ -4,6 +4,7 @@
 #include "unit.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +12,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 #include "base/clock.h"
+#include "base/memfd.h"
 #include "fake-gpu.h"
 #include "host.h"
 #include "raw.h"
@@ -499,8 +501,10 @@ static struct signal_slot *open_signals(struct raw *r) {
                 STATUS_OK);
         ck_assert_int_eq(reply.signals.order, ORDER_TIMELINE);
         ck_assert_uint_eq(r->packet.n_fds, 1);
-        void *page = mmap(NULL, SIGNAL_SLOTS * sizeof(struct signal_slot), PROT_READ | PROT_WRITE, MAP_SHARED,
-                r->packet.fds[0], 0);
+        int fd = memfd_open_anew(r->packet.fds[0], O_RDWR);
+        void *page = mmap(
+                NULL, SIGNAL_SLOTS * sizeof(struct signal_slot), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+        close(fd);
         ck_assert_ptr_ne(page, MAP_FAILED);
         return page;
 }

@@ -102,7 +102,7 @@ START_TEST(P9_P17_what_comes_before_the_hello_is_dropped_and_the_hello_works) {
         ck_assert(raw_is_silent(r, 0.2));
         raw_expect(r, say_hello(r), STATUS_OK);
         meet_alone(r);
-        raw_expect_used(r, "descriptors", 3); /* socket, pidfd, memory */
+        raw_expect_used(r, "descriptors", 4); /* socket, pidfd, page, memory */
         expect_descriptors(m, n_before);
         raw_send_bytes(r, "rubbish", 7, NULL, 0); /* from here on it is as with all others */
         raw_expect_ejected(r, STATUS_INVALID);
@@ -147,7 +147,7 @@ START_TEST(P18_P20_who_never_greets_or_dies_in_between_leaves_nothing) {
         raw_expect_used(r[3], "connections", 2); /* its own, and one that is silent */
         raw_close(r[2]);
         raw_expect_used(r[3], "connections", 1);
-        raw_expect_used(r[3], "descriptors", 2);
+        raw_expect_used(r[3], "descriptors", 3);
         raw_close(r[3]);
         manager_finish(m);
 }
@@ -196,7 +196,7 @@ START_TEST(P5_P20_who_dies_in_between_is_missed_though_a_child_holds_its_socket)
         manager_go_on(m, NULL);
         struct raw *other = open_raw(m);
         raw_expect_used(other, "connections", 1);
-        raw_expect_used(other, "descriptors", 2);
+        raw_expect_used(other, "descriptors", 3);
         ck_assert_int_eq(kill(child, SIGKILL), 0);
         raw_close(other);
         manager_finish(m);

@@ -225,7 +225,7 @@ static void stick(struct replica *me) {
         fd_close(&l.sender);
         replica_say(me, "sent");
         replica_hear(me, "end");
-        ck_assert_uint_eq(raw_used(r, "descriptors"), 3); /* socket, pidfd, and what does not close */
+        ck_assert_uint_eq(raw_used(r, "descriptors"), 4); /* socket, pidfd, page, and what does not close */
         raw_close(r);
         lingering_deinit(&l);
 }
@@ -237,7 +237,7 @@ static void send_strangers(struct replica *me) {
                 const int fds[] = { STDIN_FILENO, STDERR_FILENO };
                 raw_expect(r, raw_send_fds(r, &nothing, fds, 2), STATUS_NOT_FOUND);
         }
-        raw_expect_used(r, "descriptors", 2);
+        raw_expect_used(r, "descriptors", 3);
         raw_close(r);
 }
 

@@ -606,7 +606,7 @@ START_TEST(P16_a_hole_under_a_run_ends_its_owner_alone) {
 END_TEST
 
 START_TEST(P18_a_lane_is_charged) {
-        static const char *const args[] = { "--set", "quota.descriptors=16", NULL };
+        static const char *const args[] = { "--set", "quota.descriptors=24", NULL };
         struct host *h = host_start(args);
         struct raw_lane lane;
         struct raw *r = raw_open_lane(host_socket(h), &lane);

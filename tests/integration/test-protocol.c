@@ -82,6 +82,8 @@ START_TEST(P9_the_page_says_begun_before_the_first_store_and_done_before_the_rep
         ck_assert_uint_eq(slot_a->collective, done.done.collective);
         munmap(x, N_FLOATS * sizeof(float));
         munmap(y, N_FLOATS * sizeof(float));
+        munmap((void *)(uintptr_t)page_a, STATUS_PAGE_BYTES);
+        munmap((void *)(uintptr_t)page_b, STATUS_PAGE_BYTES);
         raw_close(a);
         raw_close(b);
         host_expect_counters_zero(h);

@@ -169,7 +169,7 @@ END_TEST
 
 #define N_DESCRIPTORS 24
 
-/* A connection holds two, each memory one. */
+/* A connection holds three, each memory one. */
 static void use_up_descriptors(struct replica *me) {
         struct tutti_buffer *all[N_DESCRIPTORS];
         enum tutti_status status = TUTTI_OK;
@@ -180,7 +180,7 @@ static void use_up_descriptors(struct replica *me) {
         while (n < N_DESCRIPTORS &&
                 (status = tutti_buffer_from_fd(me->t, fd, 0, TUTTI_INOUT, &all[n])) == TUTTI_OK)
                 n++;
-        ck_assert_int_eq(n, N_DESCRIPTORS - 2);
+        ck_assert_int_eq(n, N_DESCRIPTORS - 3);
         expect_quota(tutti_error_info(), "descriptors", N_DESCRIPTORS, N_DESCRIPTORS);
         replica_say(me, "full");
         replica_hear(me, "end");

@@ -14,10 +14,13 @@ void lane_stage_init(struct lane_stage *st) {
         lane_stage_init_assisted(st, 0);
 }
 
+static const struct quota_limits limits = { .descriptors = 1000, .memory_bytes = 1 << 30 };
+
 void lane_stage_init_assisted(struct lane_stage *st, uint32_t n_assistants) {
         const struct doorbell bell = { .ring = on_bell, .data = st };
         *st = (struct lane_stage){ .fake = fake_backend_new() };
         CHECK(uv_loop_init(&st->loop) == 0);
+        CHECK(quotas_new(&st->quotas, &limits) == 0 && loans_new(&st->loans, st->quotas) == 0);
         const struct lanes_options options = { .n_assistants = n_assistants, .linger_ns = NS_PER_MS / 20 };
         CHECK(lanes_new(&st->lanes, &st->loop, fake_backend_ops(st->fake), &bell, &options) == 0);
 }
@@ -29,6 +32,8 @@ void lane_stage_stop(struct lane_stage *st) {
 
 void lane_stage_deinit(struct lane_stage *st) {
         lanes_free(st->lanes);
+        loans_free(st->loans);
+        quotas_free(st->quotas);
         CHECK(uv_loop_close(&st->loop) == 0);
         uv_library_shutdown(); /* libuv's own pipe for signals */
         fake_backend_free(st->fake);
@@ -64,21 +69,32 @@ void stage_set_deinit(struct stage_set *s) {
 
 /* --- clients --- */
 
+void stage_make_pages(struct lane_stage *st, struct lane_ask *ask, int *ret_page, int *ret_slot) {
+        const struct loan_ask slot = { .access = LOAN_WRITE, .name = "slot", .n_bytes = LANE_PAGE_BYTES };
+        CHECK(page_make(st->loans, 0, &ask->page, ret_page, NULL) == STATUS_OK);
+        CHECK(loan_make(st->loans, &slot, &ask->slot, ret_slot, NULL) == STATUS_OK);
+}
+
 void stage_client_init(struct lane_stage *st, struct stage_client *c, uint64_t session) {
         int page, slot;
         *c = (struct stage_client){ 0 };
-        CHECK(page_make(&c->page, &page) == 0);
-        CHECK(lane_new(st->lanes, session, c->page, &c->lane, &slot, &c->bell) == 0);
+        struct lane_ask ask = { .session = session };
+        stage_make_pages(st, &ask, &page, &slot);
+        CHECK(lane_new(st->lanes, &ask, &c->lane, &c->bell) == 0);
         close(page);
         close(slot);
-        c->slot = c->lane->slot;
-        c->board = page_board(c->page);
+        c->page = page_slots(ask.page);
+        c->board = page_board(ask.page);
+        c->slot = loan_memory(ask.slot);
+        c->page_loan = ask.page;
+        loan_unref(ask.slot);
 }
 
 bool stage_client_end(struct lane_stage *st, struct stage_client *c) {
-        bool is_gone = lane_free(st->lanes, c->lane);
-        if (is_gone)
-                page_free(c->page);
+        uint32_t n_before = st->lanes->n_lanes;
+        lane_free(st->lanes, c->lane);
+        loan_unref(c->page_loan);
+        bool is_gone = st->lanes->n_lanes < n_before;
         close(c->bell);
         *c = (struct stage_client){ .bell = -1 };
         return is_gone;

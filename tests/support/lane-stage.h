@@ -13,6 +13,8 @@
 struct lane_stage {
         uv_loop_t loop;
         struct fake_backend *fake;
+        struct quotas *quotas;
+        struct loans *loans;
         struct lanes *lanes;
         uint32_t n_bells; /* heard by the loop thread */
 };
@@ -52,12 +54,15 @@ struct stage_client {
         struct lane_slot *slot;
         struct lane_board *board;
         struct page_slot *page;
+        struct loan *page_loan;
         int bell;
         uint64_t n_starts;
 };
 
+/* As the conductor has them made. */
+void stage_make_pages(struct lane_stage *st, struct lane_ask *ask, int *ret_page, int *ret_slot);
 void stage_client_init(struct lane_stage *st, struct stage_client *c, uint64_t session);
-/* lane_free, and the page where that does not keep it. */
+/* lane_free, and the session's part in the page; whether the lane is gone. */
 bool stage_client_end(struct lane_stage *st, struct stage_client *c);
 
 struct stage_start {

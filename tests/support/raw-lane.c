@@ -1,10 +1,12 @@
 #include "raw-lane.h"
 
+#include <fcntl.h>
 #include <sched.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 #include "base/fd.h"
+#include "base/memfd.h"
 #include "meeting.h"
 #include "unit.h"
 
@@ -33,7 +35,10 @@ struct raw *raw_open_lane(const char *socket, struct raw_lane *ret) {
         while (reply.request != request);
         ck_assert_int_eq(reply.status, STATUS_OK);
         ck_assert(reply.more && reply.type == REPLY_LANE);
-        ret->slot_fd = take_fd(r);
+        int fd = take_fd(r);
+        ret->slot_fd = memfd_open_anew(fd, O_RDWR);
+        ck_assert_int_ge(ret->slot_fd, 0);
+        close(fd);
         ret->slot = mmap(NULL, LANE_PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, ret->slot_fd, 0);
         ck_assert_ptr_ne(ret->slot, MAP_FAILED);
         reply = raw_expect(r, request, STATUS_OK);

@@ -14,12 +14,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include "base/clock.h"
+#include "base/memfd.h"
+#include "loan.h"
 #include "session.h"
 #include "unit.h"
 
 struct fixture {
         uv_loop_t loop;
         struct quotas *quotas;
+        struct loans *loans;
         struct sessions *sessions;
         struct session *session;
         struct error err;
@@ -32,7 +35,8 @@ static const struct quota_limits limits = { .connections = 2,
         .pending = 4,
         .groups = 4,
         .recorder_bytes = 1 << 20,
-        .reply_bytes = 16 << 20 };
+        .reply_bytes = 16 << 20,
+        .memory_bytes = 1 << 20 };
 
 static void on_ring(void *data) {
 }
@@ -43,6 +47,7 @@ static void set_up(struct fixture *f) {
         *f = (struct fixture){ 0 };
         ck_assert_int_eq(uv_loop_init(&f->loop), 0);
         ck_assert_int_eq(quotas_new(&f->quotas, &limits), 0);
+        ck_assert_int_eq(loans_new(&f->loans, f->quotas), 0);
         ck_assert_int_eq(sessions_new(&f->sessions, &f->loop, f->quotas, &bell), 0);
         ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
         f->peer = ends[1];
@@ -56,6 +61,7 @@ static void tear_down(struct fixture *f) {
         if (f->peer >= 0)
                 close(f->peer);
         sessions_free(f->sessions);
+        loans_free(f->loans);
         ck_assert_uint_eq(quota_users(f->quotas), 0);
         quotas_free(f->quotas);
         ck_assert_int_eq(uv_loop_close(&f->loop), 0);
@@ -325,9 +331,14 @@ START_TEST(P9_the_status_page_is_sealed_and_says_what_was_set) {
         struct fixture f;
         int fd;
         set_up(&f);
-        ck_assert_int_eq(session_make_page(f.session, &fd), 0);
+        ck_assert_int_eq(session_make_page(f.session, f.loans, &fd, &f.err), STATUS_OK);
         size_t n = STATUS_PAGE_SLOTS * sizeof(struct page_slot);
         ck_assert_ptr_eq(mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0), MAP_FAILED);
+        int writable = memfd_open_anew(fd, O_RDWR); /* whoever may read it may do this */
+        ck_assert_int_ge(writable, 0);
+        ck_assert_ptr_eq(mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_SHARED, writable, 0), MAP_FAILED);
+        ck_assert_int_lt(write(writable, "x", 1), 0);
+        close(writable);
         const struct page_slot *page = mmap(NULL, n, PROT_READ, MAP_SHARED, fd, 0);
         ck_assert_ptr_ne(page, MAP_FAILED);
         ck_assert_int_lt(ftruncate(fd, 0), 0);
@@ -423,7 +434,7 @@ START_TEST(P9_done_is_never_seen_before_the_output_nor_of_another_request) {
         pthread_t reader;
         int fd;
         set_up(&f);
-        ck_assert_int_eq(session_make_page(f.session, &fd), 0);
+        ck_assert_int_eq(session_make_page(f.session, f.loans, &fd, &f.err), STATUS_OK);
         v.slot = find_mapping(fd) + PAGE_SLOT;
         ck_assert_int_eq(pthread_create(&reader, NULL, look_on, &v), 0);
         publish(&f, &v);

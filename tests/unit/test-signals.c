@@ -5,7 +5,10 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
+#include "base/fd.h"
+#include "base/memfd.h"
 #include "failing.h"
 #include "signals.h"
 #include "unit.h"
@@ -20,7 +23,7 @@ struct fixture {
         struct signals_news news;
 };
 
-static const struct quota_limits limits = { .descriptors = 10, .mapped_bytes = 1 << 20 };
+static const struct quota_limits limits = { .descriptors = 40, .mapped_bytes = 1 << 20 };
 
 static void set_up(struct fixture *f) {
         *f = (struct fixture){ 0 };
@@ -67,7 +70,9 @@ static void do_chores(struct fixture *f) {
 }
 
 /* As the client maps it. */
-static struct signal_slot *map_page(int fd) {
+static struct signal_slot *map_page(int read_fd) {
+        CLEANUP_FD int fd = memfd_open_anew(read_fd, O_RDWR);
+        ck_assert_int_ge(fd, 0);
         void *at = mmap(NULL, PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
         ck_assert_ptr_ne(at, MAP_FAILED);
         return at;
@@ -83,9 +88,9 @@ static struct signal_slot *make_page(struct fixture *f, uint64_t session) {
 }
 
 static void end_session(struct fixture *f, uint64_t session, struct signal_slot *slots) {
+        munmap(slots, PAGE_BYTES);
         signals_end_session(f->signals, session, &f->chores);
         do_chores(f);
-        munmap(slots, PAGE_BYTES);
 }
 
 START_TEST(nothing_is_offered_until_somebody_offers_it) {
@@ -208,15 +213,16 @@ START_TEST(a_half_names_a_page_that_is_there_and_a_slot_of_it) {
         ck_assert_int_eq(f.err.field, FIELD_OPTIONS);
         ck_assert_int_eq(signals_use(f.signals, 1, &last, &page, &f.err), STATUS_OK);
         ck_assert_uint_eq(signal_page_memory(page)->n_bytes, PAGE_BYTES);
-        ck_assert_int_eq(signal_page_fd(page), f.news.fd);
+        struct stat worker, client;
+        ck_assert_int_eq(fstat(signal_page_fd(page), &worker) | fstat(f.news.fd, &client), 0);
+        ck_assert_uint_eq(worker.st_ino, client.st_ino);
         signals_end_session(f.signals, 1, &f.chores);
         ck_assert(!do_chore(&f)); /* the half still has it */
-        signal_page_memory(page)->remote = 77;
+        munmap(slots, PAGE_BYTES);
         signals_end_use(f.signals, page, &f.chores);
         do_chores(&f);
         ck_assert(f.news.is_gone);
-        ck_assert_uint_eq(f.news.remote, 77);
-        munmap(slots, PAGE_BYTES);
+        ck_assert_int_eq(f.news.fd, -1);
         tear_down(&f);
 }
 END_TEST
@@ -280,7 +286,9 @@ START_TEST(O3_a_client_that_punches_its_page_harms_nobody) {
         struct fixture f;
         set_up(&f);
         struct signal_slot *slots = make_page(&f, 1);
-        ck_assert_int_eq(fallocate(f.news.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, PAGE_BYTES), 0);
+        int fd = memfd_open_anew(f.news.fd, O_RDWR);
+        ck_assert_int_eq(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, PAGE_BYTES), 0);
+        close(fd);
         say_done(&f, 4000, 2);
         do_chores(&f);
         ck_assert_uint_eq(atomic_load(&slots[4000].done), 2);
@@ -304,6 +312,26 @@ START_TEST(a_session_that_ends_early_leaves_nothing) {
 }
 END_TEST
 
+START_TEST(P18_a_page_that_its_client_still_has_is_handed_on_with_its_charges) {
+        struct fixture f;
+        set_up(&f);
+        struct signal_slot *slots = make_page(&f, 1);
+        uint64_t used = quota_used(f.quotas, 7, QUOTA_MAPPED_BYTES);
+        signals_end_session(f.signals, 1, &f.chores);
+        do_chores(&f);
+        ck_assert(f.news.is_gone);
+        ck_assert_int_ge(f.news.fd, 0);
+        ck_assert_uint_eq(quota_used(f.quotas, 7, QUOTA_MAPPED_BYTES), used);
+        ck_assert_uint_eq(quota_used(f.quotas, 7, QUOTA_DESCRIPTORS), 2);
+        munmap(slots, PAGE_BYTES);
+        ck_assert(!memfd_is_had(f.news.fd));
+        close(f.news.fd);
+        charge_release(&f.news.descriptors);
+        charge_release(&f.news.bytes);
+        tear_down(&f);
+}
+END_TEST
+
 START_TEST(every_call_may_fail) {
         bool has_failed = true;
         for (unsigned int n = 1; has_failed; n++) {
@@ -323,7 +351,8 @@ START_TEST(every_call_may_fail) {
 }
 END_TEST
 
-UNIT_MAIN("signals", 30, a_page_with_events_goes_to_the_worker_and_comes_back_from_there,
+UNIT_MAIN("signals", 30, P18_a_page_that_its_client_still_has_is_handed_on_with_its_charges,
+        a_page_with_events_goes_to_the_worker_and_comes_back_from_there,
         events_that_cannot_be_made_are_said_and_leave_nothing, nothing_is_offered_until_somebody_offers_it,
         a_page_is_zero_and_its_size_is_sealed, one_page_for_each_connection_and_it_is_charged,
         a_half_names_a_page_that_is_there_and_a_slot_of_it, what_the_worker_did_not_end_is_written_here,

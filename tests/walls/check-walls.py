@@ -14,7 +14,7 @@ FLOORS = {
     # the pure domain
     'isa': 19, 'slots': 19, 'fallbacks': 19, 'config': 20, 'viewer': 20, 'quota': 20, 'group': 20, 'resume': 20, 'rendezvous': 20, 'plan': 20, 'planner': 20, 'algorithms': 20,
     # machines
-    'doorbell': 30, 'service': 30, 'listener': 30, 'session': 30, 'lane': 30, 'buffer': 30, 'result': 30, 'signals': 30, 'engine': 30,
+    'doorbell': 30, 'service': 30, 'listener': 30, 'loan': 30, 'session': 30, 'lane': 30, 'buffer': 30, 'result': 30, 'signals': 30, 'engine': 30,
     'worker': 30, 'confine': 30,
     'backend': 30, 'backends/host': 30, 'backends/cuda': 30,
     # the story
@@ -28,7 +28,7 @@ FLOORS = {
 NEIGHBOURS = {
     'quota': {'config'}, 'group': {'config', 'quota'}, 'resume': {'config', 'quota'}, 'rendezvous': {'config', 'group', 'quota', 'resume'},
     'planner': {'config', 'plan', 'algorithms'}, 'algorithms': {'config', 'plan'}, 'plan': {'config'},
-    'listener': {'doorbell'}, 'session': {'doorbell'}, 'lane': {'doorbell', 'session', 'backend'},
+    'listener': {'doorbell'}, 'session': {'doorbell', 'loan'}, 'lane': {'doorbell', 'loan', 'session', 'backend'},
     'engine': {'doorbell', 'backend'}, 'buffer': {'doorbell', 'backend'}, 'result': {'backend'}, 'signals': {'backend'},
     'worker': {'doorbell', 'backend', 'engine'},
     'backends/host': {'backend'}, 'backends/cuda': {'backend'},

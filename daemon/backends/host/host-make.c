@@ -5,10 +5,8 @@
  * running short is an error here and not a SIGBUS in a kernel.
  *
  * The seals keep us from freeing it too: the pages live as long as anybody has a descriptor or a mapping. So
- * that nobody makes tuttid hold more than it is charged for, the end of it finds out whether anybody has. The
- * kernel counts who has opened a file for reading and for writing, and grants a write lease (fcntl(2),
- * F_SETLEASE) only to the one and only; memfd_create's own descriptor is not counted. So others get one that
- * was opened for reading, over /proc, and whoever opens it anew is counted too. */
+ * that nobody makes tuttid hold more than it is charged for, the end of it finds out whether anybody has
+ * (base/memfd.h). */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -20,22 +18,11 @@
 #include "base/available.h"
 #include "base/cleanup.h"
 #include "base/fd.h"
-
-/* Newer than some C libraries. */
-#ifndef MFD_NOEXEC_SEAL
-#define MFD_NOEXEC_SEAL 0x0008U
-#endif
+#include "base/memfd.h"
 
 DEFINE_CLEANUP(struct host_memory, host_memory_free)
 
 #define ALL_SEALS (F_SEAL_FUTURE_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
-
-/* Kernels before 6.3 do not know NOEXEC_SEAL; the right to seal must survive the second try. */
-static int make_memfd(void) {
-        const unsigned int flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
-        int fd = memfd_create("tutti-result", flags | MFD_NOEXEC_SEAL);
-        return fd < 0 && errno == EINVAL ? memfd_create("tutti-result", flags) : fd;
-}
 
 static int fill(int fd, uint64_t n_bytes) {
         int r;
@@ -56,27 +43,20 @@ static int map(int fd, struct host_memory *m) {
         return 0;
 }
 
-/* Counted by the kernel, as memfd_create's own is not. */
-static int open_to_read(int fd) {
-        char path[32];
-        snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-        return open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* who has a lease of it is not waited for */
-}
-
 static int make(struct chore *chore, struct host_memory *m) {
         uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
-        CLEANUP_FD int fd = make_memfd();
+        CLEANUP_FD int fd = memfd_new("tutti-result", 0);
         if (fd < 0)
-                return -errno;
+                return fd;
         m->n_map_bytes = (chore->n_bytes + page - 1) / page * page;
         int r = fill(fd, m->n_map_bytes);
         if (r == 0)
                 r = map(fd, m);
         if (r < 0)
                 return r;
-        chore->read_fd = open_to_read(fd);
+        chore->read_fd = memfd_open_anew(fd, O_RDONLY);
         if (chore->read_fd < 0)
-                return -errno;
+                return chore->read_fd;
         chore->fd = fd_take(&fd);
         return 0;
 }
@@ -119,23 +99,13 @@ void host_make(struct backend *b, struct chore *chore) {
         chore->status = STATUS_OK;
 }
 
-/* Where leases cannot be had at all, nobody is taken to have it. */
-static bool is_held_by_others(int fd) {
-        CLEANUP_FD int only = open_to_read(fd);
-        if (only < 0)
-                return errno == EMFILE || errno == ENFILE || errno == EWOULDBLOCK; /* not known now */
-        if (fcntl(only, F_SETLEASE, F_WRLCK) == 0)
-                return false; /* and closing it ends the lease */
-        return errno == EAGAIN;
-}
-
 void host_unmake(struct backend *b, struct chore *chore) {
         (void)b;
         if (chore->memory)
                 host_memory_free(host_memory_of(chore->memory));
         chore->memory = NULL;
         fd_close(&chore->read_fd);
-        if (!is_held_by_others(chore->fd))
+        if (!memfd_is_had(chore->fd))
                 fd_close(&chore->fd);
 }
 
