@@ -127,7 +127,7 @@ static void build(struct world *w) {
         };
         CHECK(workers_new(&h->workers, &w->loop, &no_gpus) == 0);
         CHECK(buffers_new(&h->buffers, h->quotas) == 0 && results_new(&h->results, h->quotas) == 0);
-        CHECK(signals_new(&h->signals, h->quotas) == 0);
+        CHECK(signals_new(&h->signals, h->quotas) == 0 && loans_new(&h->loans, h->quotas) == 0);
         CHECK(sessions_new(&h->sessions, &w->loop, h->quotas, &bell) == 0);
         CHECK(recorder_new(&h->recorder, h->quotas) == 0 && stats_new(&h->stats, h->quotas) == 0);
         const struct listener_setting door = { .config = &w->config, .bell = bell, .passed_on = -1 };
@@ -168,6 +168,7 @@ static void tear_down(struct world *w) {
         stats_free(h->stats);
         recorder_free(h->recorder);
         sessions_free(h->sessions);
+        loans_free(h->loans);
         results_free(h->results);
         signals_free(h->signals);
         buffers_free(h->buffers);
@@ -270,7 +271,7 @@ static void expect_nothing_left(const struct world *w) {
         const struct house *h = &w->house;
         CHECK(sessions_count(h->sessions) == 0 && rendezvous_n_groups(h->rendezvous) == 0);
         CHECK(buffers_count(h->buffers) == 0 && results_count(h->results) == 0);
-        CHECK(engine_n_open(h->engine) == 0);
+        CHECK(engine_n_open(h->engine) == 0 && loans_n_lingering(h->loans) == 0);
         CHECK(fake_counts(w->fake).n_alive == 0);
         for (int i = 0; i < N_QUOTA; i++) /* descriptors may still be on their way to be closed */
                 CHECK(i == QUOTA_RECORDER_BYTES || i == QUOTA_DESCRIPTORS ||
