@@ -91,7 +91,7 @@ enum status connection_new(int socket, struct tutti **ret, struct error *err) {
 }
 
 void connection_drop_page(struct tutti *t) {
-        if (t->page)
+        if (t->page && !fork_guard_is_child(t->guard)) /* a child does not have it */
                 munmap((void *)(uintptr_t)t->page, t->board ? STATUS_MEMFD_BYTES : STATUS_PAGE_BYTES);
         t->page = NULL;
         t->board = NULL;

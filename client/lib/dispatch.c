@@ -45,10 +45,11 @@ static const char *map_page(struct tutti *t, const struct msg_welcome *welcome, 
         if (fstat(fd, &st) < 0 || (uint64_t)st.st_size < STATUS_PAGE_BYTES)
                 return "a status page that is too short";
         bool has_board = (uint64_t)st.st_size >= STATUS_MEMFD_BYTES;
-        void *page =
-                mmap(NULL, has_board ? STATUS_MEMFD_BYTES : STATUS_PAGE_BYTES, PROT_READ, MAP_SHARED, fd, 0);
+        size_t n_bytes = has_board ? STATUS_MEMFD_BYTES : STATUS_PAGE_BYTES;
+        void *page = mmap(NULL, n_bytes, PROT_READ, MAP_SHARED, fd, 0);
         if (page == MAP_FAILED)
                 return "a status page that cannot be mapped";
+        madvise(page, n_bytes, MADV_DONTFORK); /* it is charged to us while anybody has it */
         t->page = page;
         t->board = has_board ? (const void *)(t->page + STATUS_PAGE_SLOTS) : NULL;
         return NULL;

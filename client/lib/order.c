@@ -63,6 +63,7 @@ static void map_page(struct order *o, const struct driver_place *place, const st
                 explain(o, "the signal page cannot be opened for writing and mapped; is there a /proc?");
                 return;
         }
+        madvise(at, o->n_bytes, MADV_DONTFORK); /* it is charged to us while anybody has it */
         if (prepare_page(o, at, &err) == STATUS_OK) {
                 o->slots = at;
                 return;
@@ -237,22 +238,27 @@ void order_abandon(struct tutti *t, const struct order_use *use) {
 }
 
 /* A stream may still stand before a word of the page; it passes, since all are done. Where it is not known
- * which may, the page stays. Before an event none is waited for: where tuttid has gone it may never come. In
- * a forked child the streams are the parent's, who shares the page. */
+ * which may, the page stays. Before an event none is waited for: where tuttid has gone it may never come. */
+static void drop_page(struct order *o) {
+        for (uint32_t i = 0; !o->events && i < o->n_contexts && i < MAX_CONTEXTS; i++)
+                driver_wait_all(o->contexts[i]);
+        if (!o->slots || (!o->events && o->n_contexts > MAX_CONTEXTS))
+                return;
+        if (!o->events)
+                driver_unpin(o->context, o->slots);
+        munmap(o->slots, o->n_bytes);
+}
+
+/* In a forked child the streams are the parent's, and so is the page: the child does not have it. */
 void order_free(struct tutti *t) {
         struct order *o = t->order;
         if (!o)
                 return;
-        if (!fork_guard_is_child(t->guard))
+        if (!fork_guard_is_child(t->guard)) {
                 order_let_go(t);
-        t->order = NULL;
-        for (uint32_t i = 0; !o->events && i < o->n_contexts && i < MAX_CONTEXTS; i++)
-                driver_wait_all(o->contexts[i]);
-        if (o->slots && (o->events || o->n_contexts <= MAX_CONTEXTS)) {
-                if (!o->events)
-                        driver_unpin(o->context, o->slots);
-                munmap(o->slots, o->n_bytes);
+                drop_page(o);
         }
+        t->order = NULL;
         order_events_free(o->events);
         free(o);
 }

@@ -44,12 +44,27 @@ static void script(struct server *s) {
         server_serve(s);
 }
 
+/* Of the page: the server's, and the client's. */
+static int mappings(void) {
+        char line[512];
+        int n = 0;
+        FILE *maps = fopen("/proc/self/maps", "re");
+        while (maps && fgets(line, sizeof(line), maps))
+                n += strstr(line, "/memfd:signals") != NULL;
+        if (maps)
+                fclose(maps);
+        return n;
+}
+
+/* It has not the client's page: that is charged to the parent while anybody has it. */
 static void close_in_a_child(struct tutti *t) {
+        ck_assert_int_eq(mappings(), 2);
         pid_t pid = fork();
         ck_assert_int_ge(pid, 0);
         if (pid == 0) {
+                int n = mappings();
                 tutti_close(t);
-                _exit(0);
+                _exit(n == 1 ? 0 : 1);
         }
         int status;
         ck_assert_int_eq(waitpid(pid, &status, 0), pid);
