@@ -264,6 +264,16 @@ static const char *record_with(int journal, const char *part) {
         ck_abort_msg("the journal got nothing with \"%s\"", part);
 }
 
+/* Nothing on stderr, but what the checker of leaks says of itself where a thread ends beside it. */
+static void expect_silence(struct manager *m) {
+        const char *log = manager_log(m);
+        for (const char *line = log; *line; line = strchr(line, '\n') + 1)
+                ck_assert_msg(strncmp(line, "==", 2) == 0 &&
+                                      strstr(line, "==Unable to get registers from thread") &&
+                                      strchr(line, '\n'),
+                        "stderr: %s", log);
+}
+
 START_TEST(the_journal_gets_fields) {
         char pid[64];
         int journal = be_the_journal();
@@ -284,7 +294,7 @@ START_TEST(the_journal_gets_fields) {
         expect_in(record, pid);
         ck_assert_int_eq(manager_end(m, SIGTERM), 0);
         record_with(journal, "MESSAGE=ending: SIGTERM\n");
-        ck_assert_str_eq(manager_log(m), ""); /* nothing twice */
+        expect_silence(m); /* nothing twice */
         manager_free(m);
         close(journal);
 }
@@ -318,7 +328,7 @@ START_TEST(a_journal_that_stands_still_delays_nobody) {
                 raw_close(r);
         }
         ck_assert_int_eq(manager_end(m, SIGTERM), 0);
-        ck_assert_str_eq(manager_log(m), "");
+        expect_silence(m);
         manager_free(m);
         close(journal);
 }
