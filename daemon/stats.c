@@ -73,17 +73,8 @@ static uint64_t bucket_bound(unsigned int bucket) {
         return (quarters[quarter] - 1) >> (63 - octave);
 }
 
-/* Halves what was counted, so that a bucket never overflows and the past fades. */
-static void age_buckets(struct histogram *h) {
-        for (unsigned int i = 0; i < HISTOGRAM_BUCKETS; i++)
-                h->buckets[i] /= 2;
-}
-
 void histogram_add(struct histogram *h, uint64_t ns) {
-        unsigned int bucket = bucket_of(ns);
-        if (h->buckets[bucket] == UINT32_MAX)
-                age_buckets(h);
-        h->buckets[bucket]++;
+        h->buckets[bucket_of(ns)]++;
         h->n++;
         h->sum_ns += ns;
 }

@@ -17,8 +17,8 @@
 
 /* Zero-initialised: empty. */
 struct histogram {
-        uint64_t n, sum_ns; /* samples ever */
-        uint32_t buckets[HISTOGRAM_BUCKETS];
+        uint64_t n, sum_ns;                  /* samples ever */
+        uint64_t buckets[HISTOGRAM_BUCKETS]; /* they only grow: who scrapes them takes differences */
 };
 
 void histogram_add(struct histogram *h, uint64_t ns);
