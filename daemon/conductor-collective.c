@@ -85,85 +85,6 @@ void conductor_fail_pages(struct conductor *c, const struct meeting *m) {
         }
 }
 
-/* What ran without a task had nothing to look at. */
-static struct findings conductor_found(const struct meeting *m) {
-        const struct task *t = m->task;
-        struct findings none = { 0 };
-        return t ? t->found : none;
-}
-
-/* Whether the GPU worker has run it, and so has told the streams that wait for it. */
-static bool was_told_on_device(const struct meeting *m) {
-        const struct task *t = m->task;
-        return m->status == STATUS_OK && t && t->plan.device >= DEVICE_GPU && t->plan.n_chunks > 0;
-}
-
-/* The lengths of its results from entry `from` on, as many as one packet holds. Whether there are more. */
-static bool fill_extents(
-        struct conductor *c, const struct meeting *m, uint32_t half, uint32_t from, struct msg_done *done) {
-        const struct task *t = m->task;
-        uint32_t n_entries = m->halves[rankset_next(&m->have, 0)]->signature.n_entries;
-        done->extents = c->extents;
-        done->firsts = c->firsts;
-        done->n_extents = 0;
-        if (!t || t->plan.n_extents == 0)
-                return false;
-        for (; from < n_entries && done->n_extents < MAX_PART_EXTENTS; from++) {
-                const uint64_t *extents = plan_extents(&t->plan, from);
-                c->extents[done->n_extents] = extents[m->n_halves];
-                c->firsts[done->n_extents++] = extents[half];
-        }
-        c->work += done->n_extents;
-        return from < n_entries;
-}
-
-static void conductor_tell_done(struct conductor *c, struct session *s, const struct meeting *m,
-        uint32_t index, struct reply *reply) {
-        uint32_t told = 0;
-        do {
-                reply->more = fill_extents(c, m, index, told, &reply->done);
-                told += reply->done.n_extents;
-                conductor_reply(c, s, reply);
-        } while (reply->more);
-}
-
-struct msg_done conductor_describe_done(const struct meeting *m, const struct half *half) {
-        return (struct msg_done){ .collective = m->number,
-                .contributors = m->have,
-                .n_contributors = m->n_halves,
-                .op = half->signature.op,
-                .wait_ns = m->sealed_ns - half->arrived_ns,
-                .run_ns = m->done_ns - m->sealed_ns,
-                .last_rank = m->last_rank,
-                .found = conductor_found(m),
-                .result = m->has_slot ? result_id(half->object) : 0,
-                .slot = m->slot,
-                .is_kept = half->is_kept };
-}
-
-/* One half's end. A lost detail (memory was short when it was made) leaves the status, which is always right.
- */
-void conductor_tell_half(struct conductor *c, const struct meeting *m, uint32_t index, int rank) {
-        const struct half *half = m->halves[rank];
-        struct session *s = session_find(c->house.sessions, half->session);
-        if (s)
-                s->n_unfinished--;
-        if (half->signal.value && !was_told_on_device(m))
-                conductor_say_done(c, half);
-        if (m->status != STATUS_OK) {
-                const struct task *t = m->task;
-                bool is_culprit = t && t->culprit_session != 0 && t->culprit_session == half->session;
-                enum status status = is_culprit ? STATUS_BAD_FD : m->status;
-                conductor_reply_status(c, s, half->request, status, is_culprit ? NULL : m->error);
-                return;
-        }
-        struct reply reply = { .request = half->request,
-                .status = STATUS_OK,
-                .type = REPLY_DONE,
-                .done = conductor_describe_done(m, half) };
-        conductor_tell_done(c, s, m, index, &reply);
-}
-
 /* Whether nothing is left of it: it is released then. */
 static bool give_back_meeting(struct conductor *c, struct meeting *m, uint32_t *n) {
         rankset_for_each (rank, &m->have) {
@@ -193,9 +114,25 @@ static bool is_fallback(const struct meeting *m) {
         return t && m->status == STATUS_OK && t->plan.fallback[0] != '\0';
 }
 
+static void note_end(struct conductor *c, const struct meeting *m) {
+        conductor_log_end(m);
+        recorder_add(c->house.recorder, m);
+        stats_add(c->house.stats, m);
+        if (is_fallback(m))
+                conductor_note_fallback(c, m, &((const struct task *)m->task)->plan);
+}
+
+void conductor_told(struct conductor *c, struct meeting *m) {
+        uint32_t n = SLICE_ENTRIES;
+        conductor_put_plan(c, m);
+        conductor_offer_road(c, m->group);
+        if (!give_back_meeting(c, m, &n))
+                list_append(&c->returning, &m->outcome_link);
+}
+
 /* ENDED: tells every member, keeps the record, begins to give everything back. */
 void conductor_finish(struct conductor *c, struct meeting *m) {
-        uint32_t n = SLICE_ENTRIES, index = 0;
+        uint32_t index = 0;
         if (m->error)
                 conductor_probe(c, m->group, m->error->n_replicas, m->error->replicas);
         if (m->status == STATUS_OK)
@@ -203,19 +140,16 @@ void conductor_finish(struct conductor *c, struct meeting *m) {
         else
                 conductor_fail_pages(c, m);
         conductor_end_slot(c, m); /* before anybody can give it back */
+        if (conductor_tell_in_parts(c, m)) {
+                note_end(c, m);
+                return;
+        }
         rankset_for_each (rank, &m->have) {
                 conductor_keep_half(c, m, (uint32_t)rank);
                 conductor_tell_half(c, m, index++, rank);
         }
-        conductor_log_end(m);
-        recorder_add(c->house.recorder, m);
-        stats_add(c->house.stats, m);
-        if (is_fallback(m))
-                conductor_note_fallback(c, m, &((const struct task *)m->task)->plan);
-        conductor_put_plan(c, m);
-        conductor_offer_road(c, m->group);
-        if (!give_back_meeting(c, m, &n))
-                list_append(&c->returning, &m->outcome_link);
+        note_end(c, m);
+        conductor_told(c, m);
 }
 
 /* Which collective of which group *err is about. */

@@ -304,7 +304,10 @@ void conductor_end_signal(struct conductor *c, struct half *half);
 /* The half is told of an end that its stream has not heard of from the worker. */
 void conductor_say_done(struct conductor *c, const struct half *half);
 
-/* A share of what has ended unsealed, once that much in a turn. */
+/* Where an end has more lengths to tell than a packet holds: they are told by and by, and conductor_told
+ * follows. false: they are few. */
+bool conductor_tell_in_parts(struct conductor *c, struct meeting *m) MUST_USE;
+/* A share of what has ended unsealed, and of long ends, once that much in a turn. */
 void conductor_tell_ended(struct conductor *c);
 /* Whether there is more of it. */
 bool conductor_has_ended(const struct conductor *c);
@@ -318,6 +321,8 @@ void conductor_probe(struct conductor *c, const struct group *g, uint32_t n, str
 struct msg_done conductor_describe_done(const struct meeting *m, const struct half *half);
 /* The end of one half, to its session. */
 void conductor_tell_half(struct conductor *c, const struct meeting *m, uint32_t index, int rank);
+/* All its members have heard all: begins to give it back. */
+void conductor_told(struct conductor *c, struct meeting *m);
 /* PAGE_FAILED for all, before any reply. */
 void conductor_fail_pages(struct conductor *c, const struct meeting *m);
 /* Memory failed under a run: whose it was goes, the others learn that their outputs may be half written.

@@ -105,6 +105,13 @@ struct meeting_key {
 
 enum meeting_state { MEETING_GATHERING, MEETING_SEALED, MEETING_ENDED };
 
+/* How far its members have been told of an end that takes many packets. */
+struct telling {
+        bool is_begun;
+        uint32_t index, rank; /* of the half that is told; index: among the halves */
+        uint32_t n_entries;   /* whose lengths it has been told */
+};
+
 struct meeting {
         struct group *group;
         struct key key;
@@ -134,7 +141,8 @@ struct meeting {
         void *task;           /* the conductor's, while SEALED */
         bool has_slot;        /* the conductor's: of the result object that the halves name */
         uint32_t slot;
-        UT_hash_handle hh; /* by group and key */
+        struct telling telling; /* the conductor's, at ENDED */
+        UT_hash_handle hh;      /* by group and key */
         struct meeting_key hash_key;
         uint32_t hash_key_bytes;
 };
