@@ -250,10 +250,25 @@ static void planning_free(struct planning *p) {
         free(p);
 }
 
+/* The host's backend opens host memory alone: whatever was planned by mistake is refused, and never run. */
+static enum status make_plan(
+        struct planner *planner, const struct problem *problem, struct plan *plan, struct error *err) {
+        enum status status = planner_plan(planner, problem, plan, err);
+        for (uint32_t i = 0; status == STATUS_OK && plan->device < DEVICE_GPU && i < plan->n_operands; i++) {
+                const struct memory *m = plan->operands[i].memory;
+                if (m && m->path != PATH_MEMFD) {
+                        error_init(err, STATUS_INTERNAL);
+                        status = error_set(err, STATUS_INTERNAL, FIELD_UNSPECIFIED,
+                                "a plan for the host names memory of a GPU; report this");
+                }
+        }
+        return status;
+}
+
 static void planning_think(struct chore *chore) {
         struct planning *p = list_entry(chore, struct planning, chore);
         struct task *t = p->meeting->task;
-        p->status = planner_plan(p->planner, &p->problem, &t->plan, &p->error);
+        p->status = make_plan(p->planner, &p->problem, &t->plan, &p->error);
         planner_free(p->planner); /* here, for its scratch memory can be large */
         p->planner = NULL;
 }
@@ -270,7 +285,10 @@ static struct planning *planning_new(
         conductor_set_rules(c, p->planner);
         p->meeting = m;
         p->problem = describe_problem(c, m, p->ranks, p->entries, p->weights, &p->homes);
-        p->problem.device = problem->device;
+        p->problem.device = problem->device; /* these are what its result object has made of it */
+        p->problem.is_bound = problem->is_bound;
+        if (problem->is_bound)
+                conductor_reach(c, &p->homes, &p->problem);
         p->problem.slot_offset_bytes = problem->slot_offset_bytes;
         list_init(&p->chore.link);
         p->chore.kind = CHORE_THINK;
@@ -372,7 +390,7 @@ void conductor_run(struct conductor *c, struct meeting *m) {
                         return;
         } else if (status == STATUS_OK) {
                 conductor_set_rules(c, c->house.planner);
-                status = planner_plan(c->house.planner, &problem, &t->plan, &c->error);
+                status = make_plan(c->house.planner, &problem, &t->plan, &c->error);
         }
         conductor_execute(c, m, status);
 }

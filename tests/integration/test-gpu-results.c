@@ -14,7 +14,7 @@
 #include "replica.h"
 #include "unit.h"
 
-#define N 1000
+#define N 1100
 
 static struct fakecuda_functions cu; /* in a replica */
 static struct fakecuda *control;
@@ -180,6 +180,52 @@ START_TEST(N4_values_of_the_host_come_to_a_gpu) {
 }
 END_TEST
 
+#define MANY ((size_t)N) /* more than are planned in the turn that seals them */
+
+/* A float each, into neighbours of one slot. */
+static enum tutti_status reduce_many(
+        struct player *p, struct tutti_buffer *b, const struct tutti_options *options, uint32_t *ret_slot) {
+        static struct tutti_value in[MANY], out[MANY];
+        static struct tutti_entry entries[MANY];
+        struct tutti_result result = { 0 };
+        struct tutti_work *w;
+        for (size_t i = 0; i < MANY; i++) {
+                in[i] = TUTTI_VALUE(.buffer = b, .offset = i * sizeof(float), .dtype = TUTTI_F32);
+                out[i] = TUTTI_VALUE(.object = p->o, .offset = i * sizeof(float), .dtype = TUTTI_F32);
+                entries[i] = TUTTI_ENTRY(.input = &in[i], .output = &out[i]);
+        }
+        ck_assert_int_eq(
+                tutti_batch_reduce_start(p->g, NULL, TUTTI_SUM, entries, MANY, options, &w), TUTTI_OK);
+        enum tutti_status status = tutti_work_wait(w, -1);
+        if (status == TUTTI_OK)
+                ck_assert_int_eq(tutti_work_result(w, &result), TUTTI_OK);
+        *ret_slot = result.slot;
+        tutti_work_free(w);
+        return status;
+}
+
+static void body_many(struct replica *me) {
+        struct player p;
+        uint32_t slot;
+        begin(&p, me);
+        must_make(&p, "GPU:1");
+        struct tutti_buffer *b = device_buffer(&p, 5);
+        ck_assert_int_eq(reduce_many(&p, b, &TUTTI_OPTIONS(.device = "CPU:0"), &slot), TUTTI_OK);
+        expect_slot(&p, slot, 5);
+        ck_assert_int_eq(reduce_many(&p, b, &TUTTI_OPTIONS(.algorithm = "library"), &slot), TUTTI_OK);
+        expect_slot(&p, slot, 5);
+        tutti_buffer_free(b);
+        end(&p);
+}
+
+/* They are planned on another thread, which must know as well that the object's device reduces. */
+START_TEST(many_values_come_to_a_device_that_holds_no_replica) {
+        struct host *h = start("2");
+        run_replicas(h, 1, body_many, NULL);
+        stop(h);
+}
+END_TEST
+
 /* The object is tuttid's: a new worker has it again. */
 static void body_killed(struct replica *me) {
         struct player p;
@@ -237,5 +283,5 @@ START_TEST(a_gpu_that_is_not_there_is_refused) {
 END_TEST
 
 UNIT_MAIN("gpu-results", 60, TA2_a_result_on_a_device_that_holds_no_replica,
-        N4_values_of_the_host_come_to_a_gpu, E14_an_object_outlives_the_worker,
-        a_gpu_that_is_not_there_is_refused)
+        N4_values_of_the_host_come_to_a_gpu, many_values_come_to_a_device_that_holds_no_replica,
+        E14_an_object_outlives_the_worker, a_gpu_that_is_not_there_is_refused)
