@@ -32,6 +32,7 @@ struct buffer {
         struct holder *holder;
         struct list holder_link;
         struct story *story; /* NULL: nothing to tell */
+        struct told told;
         UT_hash_handle hh;
 };
 
@@ -57,6 +58,7 @@ struct buffers {
         uint32_t n_ready, n_importing;
         uint32_t n_short; /* of the ready ones: huge pages were asked for, and they have none of the pool */
         struct buffer *last; /* found: a batch names the same one again and again */
+        struct list told; /* struct told: the ready ones that people are told of, and the places of readers */
 };
 
 int buffers_new(struct buffers **ret, struct quotas *quotas) {
@@ -64,6 +66,7 @@ int buffers_new(struct buffers **ret, struct quotas *quotas) {
         if (!b)
                 return -ENOMEM;
         b->quotas = quotas;
+        list_init(&b->told);
         *ret = b;
         return 0;
 }
@@ -71,7 +74,7 @@ int buffers_new(struct buffers **ret, struct quotas *quotas) {
 void buffers_free(struct buffers *b) {
         if (!b)
                 return;
-        CHECK(!b->by_id && !b->holders);
+        CHECK(!b->by_id && !b->holders && list_is_empty(&b->told));
         free(b);
 }
 
@@ -132,6 +135,15 @@ static bool buffer_is_short(const struct buffer *buf) {
         return buf->chore.pages == PAGES_TRANSPARENT || buf->chore.pages == PAGES_ORDINARY;
 }
 
+static uint64_t pool_page_bytes(const struct buffer *buf) {
+        return buf->chore.memory && buf->chore.path == PATH_MEMFD ? buf->chore.memory->pool_page_bytes : 0;
+}
+
+/* What there is to tell, though its memory is the host's and ordinary. */
+static bool buffer_has_something_to_tell(const struct buffer *buf) {
+        return buf->chore.path != PATH_MEMFD || buf->story || pool_page_bytes(buf) > 0;
+}
+
 /* The numbers of its holder and of all, by the state it is in. */
 static void buffer_count(struct buffers *b, struct buffer *buf) {
         switch (buf->state) {
@@ -144,6 +156,8 @@ static void buffer_count(struct buffers *b, struct buffer *buf) {
                 b->n_short += buffer_is_short(buf);
                 buf->holder->n_ready++;
                 buf->holder->ready_bytes += buf->n_bytes;
+                if (buffer_has_something_to_tell(buf))
+                        list_append(&b->told, &buf->told.link);
                 break;
         case BUFFER_FAILED: break;
         }
@@ -160,6 +174,7 @@ static void buffer_uncount(struct buffers *b, struct buffer *buf) {
                 b->n_short -= buffer_is_short(buf);
                 buf->holder->n_ready--;
                 buf->holder->ready_bytes -= buf->n_bytes;
+                list_unlink(&buf->told.link);
                 break;
         case BUFFER_FAILED: break;
         }
@@ -234,6 +249,8 @@ static struct buffer *buffer_new(uint64_t session, uint64_t id, uint32_t uid, in
                 return NULL;
         list_init(&buf->chore.link);
         list_init(&buf->holder_link);
+        list_init(&buf->told.link);
+        buf->told.buffer = buf;
         buf->key.session = buf->chore.session = session;
         buf->key.id = buf->chore.buffer = id;
         buf->chore.uid = uid;
@@ -511,15 +528,6 @@ void buffer_unlease(struct buffers *b, struct place *place, struct list *chores)
         buffer_go_if_done(buf, chores);
 }
 
-static uint64_t pool_page_bytes(const struct buffer *buf) {
-        return buf->chore.memory && buf->chore.path == PATH_MEMFD ? buf->chore.memory->pool_page_bytes : 0;
-}
-
-/* What there is to tell, though its memory is the host's and ordinary. */
-static bool buffer_has_something_to_tell(const struct buffer *buf) {
-        return buf->chore.path != PATH_MEMFD || buf->story || pool_page_bytes(buf) > 0;
-}
-
 static struct buffer_description describe(const struct buffer *buf) {
         return (struct buffer_description){ .session = buf->key.session,
                 .id = buf->key.id,
@@ -533,20 +541,25 @@ static struct buffer_description describe(const struct buffer *buf) {
                 .pool_page_bytes = pool_page_bytes(buf) };
 }
 
-bool buffers_describe(const struct buffers *b, uint32_t i, struct buffer_description *ret) {
-        for (const struct buffer *buf = b->by_id; buf; buf = buf->hh.next) {
-                if (buf->state != BUFFER_READY || !buffer_has_something_to_tell(buf) || i-- > 0)
-                        continue;
-                *ret = describe(buf);
-                return true;
-        }
-        return false;
+bool buffers_tell(struct buffers *b, struct told *at, struct buffer_description *ret) {
+        struct list *next = list_is_empty(&at->link) ? b->told.next : at->link.next;
+        while (next != &b->told && !list_entry(next, struct told, link)->buffer) /* another reader */
+                next = next->next;
+        list_unlink(&at->link);
+        if (next == &b->told)
+                return false;
+        list_append(next->next, &at->link); /* before that one */
+        *ret = describe(list_entry(next, struct told, link)->buffer);
+        return true;
 }
 
 bool buffers_describe_short(const struct buffers *b, const uint32_t *uid, struct buffer_shortage *ret) {
         *ret = (struct buffer_shortage){ 0 };
-        for (const struct buffer *buf = b->n_short ? b->by_id : NULL; buf; buf = buf->hh.next) {
-                if (buf->state != BUFFER_READY || !buffer_is_short(buf) || (uid && *uid != buf->chore.uid))
+        if (b->n_short == 0)
+                return false;
+        list_for_each (it, &b->told) { /* each of them has a story */
+                const struct buffer *buf = list_entry(it, struct told, link)->buffer;
+                if (!buf || !buffer_is_short(buf) || (uid && *uid != buf->chore.uid))
                         continue;
                 if (ret->n_buffers++ == 0)
                         ret->first = describe(buf);

@@ -100,8 +100,16 @@ struct buffer_description {
         uint64_t pool_page_bytes;     /* as tuttid has found; 0: it lies in no pages of the pool */
 };
 
-/* The i-th of them; false: there are fewer. */
-bool buffers_describe(const struct buffers *b, uint32_t i, struct buffer_description *ret);
+/* One of them in their list; where `buffer` is NULL, how far a reader of that list has come, who owns it:
+ * list_init before the first is told, list_unlink where he stops before the last. */
+struct told {
+        struct list link;
+        const struct buffer *buffer;
+};
+
+/* The one behind `at`, which moves on; false: there is none, and the next would be the first again. However
+ * many come and go between two calls, neither looks at more than the one, and none is told twice. */
+bool buffers_tell(struct buffers *b, struct told *at, struct buffer_description *ret);
 
 /* Buffers for which huge pages were asked, and that have none of the pool. */
 struct buffer_shortage {
@@ -110,7 +118,8 @@ struct buffer_shortage {
         struct buffer_description first;
 };
 
-/* Those of this user; NULL: of all. false: there are none. One pass over all buffers, where there are any. */
+/* Those of this user; NULL: of all. false: there are none. One pass over all that people are told of, where
+ * there are any. */
 bool buffers_describe_short(const struct buffers *b, const uint32_t *uid, struct buffer_shortage *ret);
 
 /* Registered and not failed, over all; and of one session. */

@@ -149,14 +149,18 @@ bool write_shortage(struct row_writer *w, struct query *q) {
         return true;
 }
 
-/* `q->rank` is where it goes on. */
+/* `q->told` is where it goes on. Those that it does not tell of are others', and cost time as well. */
 bool write_buffers(struct row_writer *w, struct query *q) {
+        struct conductor *c = w->conductor;
         struct buffer_description d;
-        for (; buffers_describe(w->conductor->house.buffers, q->rank, &d); q->rank++) {
-                if (writer_is_tired(w))
-                        return false;
+        uint32_t n_passed = 0;
+        while (!writer_is_tired(w)) {
+                if (!buffers_tell(c->house.buffers, &q->told, &d))
+                        return true;
                 if (d.uid == w->session->viewer.uid || sees_all(w, q))
                         write_buffer(w, &d);
+                else if (n_passed++ % LOOKS_A_ROW == 0)
+                        writer_pass(w);
         }
-        return true;
+        return false;
 }

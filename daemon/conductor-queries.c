@@ -51,6 +51,11 @@ struct row *writer_add(struct row_writer *w, enum row_type type, size_t bytes) {
         return row;
 }
 
+void writer_pass(struct row_writer *w) {
+        conductor_take_row(w->conductor);
+        w->conductor->work += ROW_WORK;
+}
+
 bool writer_is_tired(const struct row_writer *w) {
         return w->conductor->n_rows_left == 0;
 }
@@ -342,6 +347,7 @@ void conductor_drop_query(struct session *s) {
         if (!s->query)
                 return;
         list_unlink(&s->query->link);
+        list_unlink(&s->query->told.link);
         free(s->query->plan);
         free(s->query);
         s->query = NULL;
@@ -355,6 +361,7 @@ static struct query *query_new(
         if (!q)
                 return NULL;
         list_init(&q->link);
+        list_init(&q->told.link);
         q->session = s->id;
         q->request = request;
         q->what = ask->what;

@@ -8,6 +8,7 @@
 
 #define MAX_ROWS_A_PACKET  128
 #define MAX_QUESTION_BYTES 128 /* longer names are nobody's */
+#define LOOKS_A_ROW        32
 #define MAX_LISTED_USERS   256 /* whose quotas an admin is told without asking for each */
 
 /* An answer under way. */
@@ -20,6 +21,7 @@ struct query {
         uint32_t part;           /* of the answer: those before it are written */
         uint64_t group_id;       /* in this part: groups up to this one are written */
         uint32_t rank;           /* of the next group: ranks below this one are written */
+        struct told told;        /* the buffers before this are written */
         uint64_t recording;      /* which one is dumped */
         struct record_cursor at; /* in it */
         uint64_t end;            /* the number behind the last record that was there when it was asked */
@@ -44,6 +46,8 @@ struct row_writer {
 
 /* Room for one more row, with `bytes` of arena behind it. */
 struct row *writer_add(struct row_writer *w, enum row_type type, size_t bytes);
+/* LOOKS_A_ROW things that there is no row for were looked at: in the time of one. */
+void writer_pass(struct row_writer *w);
 /* It has written enough for this turn. */
 bool writer_is_tired(const struct row_writer *w);
 

@@ -4,11 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 #include "base/fd.h"
 #include "buffer.h"
 #include "failing.h"
 #include "unit.h"
+
+#define MANY 20000 /* going through all for each of them would take many microseconds a time */
 
 struct fixture {
         struct quotas *quotas;
@@ -336,6 +339,7 @@ static void make_ready_with_pages(struct fixture *f, uint64_t session, enum page
         };
         ck_assert_int_eq(buffer_register(f->buffers, &a, &f->chores, &f->err), STATUS_OK);
         ck_assert_int_eq(list_entry(f->chores.next, struct chore, link)->pages, pages);
+        fd_close(&list_entry(f->chores.next, struct chore, link)->fd); /* many may be made */
         do_chore(f, CHORE_IMPORT, STATUS_OK);
 }
 
@@ -360,15 +364,87 @@ START_TEST(F6_who_is_short_of_huge_pages_is_known_by_user) {
         ck_assert_uint_eq(s.first.session, 3);
         ck_assert_int_eq(s.first.pages, PAGES_ORDINARY);
         ck_assert_str_eq(s.first.why, "none at all");
-        ck_assert(buffers_describe(f.buffers, 0, &d));
+        struct told at = { 0 };
+        list_init(&at.link);
+        ck_assert(buffers_tell(f.buffers, &at, &d));
         ck_assert_str_eq(d.why, "none?free"); /* it forges no line */
-        ck_assert(buffers_describe(f.buffers, 1, &d));
-        ck_assert(!buffers_describe(f.buffers, 2, &d));
+        ck_assert(buffers_tell(f.buffers, &at, &d));
+        ck_assert(!buffers_tell(f.buffers, &at, &d));
         for (uint64_t session = 1; session <= 4; session++) {
                 buffers_end_session(f.buffers, session, &f.chores);
                 do_chore(&f, CHORE_RELEASE, STATUS_OK);
         }
         ck_assert(!buffers_describe_short(f.buffers, NULL, &s));
+        tear_down(&f);
+}
+END_TEST
+
+static void end_session(struct fixture *f, uint64_t session) {
+        buffers_end_session(f->buffers, session, &f->chores);
+        while (!list_is_empty(&f->chores))
+                do_chore(f, CHORE_RELEASE, STATUS_OK);
+}
+
+static uint64_t tell(struct fixture *f, struct told *at) {
+        struct buffer_description d;
+        return buffers_tell(f->buffers, at, &d) ? d.session : 0;
+}
+
+START_TEST(a_reader_goes_on_where_he_was_whoever_comes_and_goes) {
+        struct fixture f;
+        struct told a = { 0 }, b = { 0 };
+        set_up(&f);
+        list_init(&a.link);
+        list_init(&b.link);
+        ck_assert_uint_eq(tell(&f, &a), 0);
+        for (uint64_t session = 1; session <= 5; session++)
+                make_ready_with_pages(&f, session, PAGES_ORDINARY, "");
+        ck_assert_uint_eq(tell(&f, &a), 1);
+        ck_assert_uint_eq(tell(&f, &a), 2);
+        ck_assert_uint_eq(tell(&f, &b), 1);
+        end_session(&f, 2); /* told last */
+        end_session(&f, 3); /* the next */
+        ck_assert_uint_eq(tell(&f, &a), 4);
+        ck_assert_uint_eq(tell(&f, &b), 4);
+        make_ready_with_pages(&f, 6, PAGES_ORDINARY, "");
+        ck_assert_uint_eq(tell(&f, &b), 5);
+        list_unlink(&b.link); /* he has heard enough */
+        ck_assert_uint_eq(tell(&f, &a), 5);
+        ck_assert_uint_eq(tell(&f, &a), 6);
+        end_session(&f, 6);
+        ck_assert_uint_eq(tell(&f, &a), 0);
+        end_session(&f, 1);
+        end_session(&f, 4);
+        end_session(&f, 5);
+        tear_down(&f);
+}
+END_TEST
+
+static double seconds(void) {
+        struct timespec t;
+        clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+        return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+/* Told one at a time, in so much time for each. */
+static double seconds_a_buffer(struct fixture *f, uint32_t n) {
+        struct told at = { 0 };
+        list_init(&at.link);
+        double begin = seconds();
+        for (uint32_t i = 0; i < n; i++)
+                ck_assert_uint_ne(tell(f, &at), 0);
+        ck_assert_uint_eq(tell(f, &at), 0);
+        return (seconds() - begin) / n;
+}
+
+START_TEST(P21_what_one_costs_to_tell_does_not_grow_with_their_number) {
+        struct fixture f;
+        set_up(&f);
+        for (uint64_t session = 1; session <= MANY; session++)
+                make_ready_with_pages(&f, session, PAGES_ORDINARY, "");
+        ck_assert_double_lt(seconds_a_buffer(&f, MANY), 2e-6 * unit_scale());
+        for (uint64_t session = 1; session <= MANY; session++)
+                end_session(&f, session);
         tear_down(&f);
 }
 END_TEST
@@ -380,5 +456,6 @@ UNIT_MAIN("buffer", 10, a_buffer_is_imported_leased_and_released,
         E5_a_place_must_lie_inside_and_keep_to_its_access,
         E2_a_session_that_ends_gives_all_back_also_what_is_still_being_imported,
         an_id_is_used_once_and_zero_never, P18_bytes_and_descriptors_are_charged_and_limits_named,
-        P18_refused_registrations_are_charged_too, F6_who_is_short_of_huge_pages_is_known_by_user,
-        memory_that_is_short_at_any_point_costs_nothing)
+        P18_refused_registrations_are_charged_too, a_reader_goes_on_where_he_was_whoever_comes_and_goes,
+        P21_what_one_costs_to_tell_does_not_grow_with_their_number,
+        F6_who_is_short_of_huge_pages_is_known_by_user, memory_that_is_short_at_any_point_costs_nothing)
