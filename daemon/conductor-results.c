@@ -163,16 +163,24 @@ static struct result *object_of(const struct meeting *m) {
         return m->halves[rankset_next(&m->have, 0)]->object;
 }
 
+/* It holds values, or is asked to reduce. A merge function reads where the values are laid side by side,
+ * whoever reduces otherwise. */
+static bool is_for_gpu(const struct problem *problem) {
+        const struct options *o = &problem->signature->options;
+        return problem->device >= DEVICE_GPU ||
+               (o->has_place && o->place >= DEVICE_GPU && problem->signature->kind != KIND_MERGE_CALL);
+}
+
 enum status conductor_go_to_object(struct conductor *c, const struct meeting *m, struct problem *problem) {
         const struct result *object = object_of(m);
         if (!object)
                 return STATUS_OK;
-        if (problem->device >= DEVICE_GPU && result_device(object) < DEVICE_GPU) {
+        if (is_for_gpu(problem) && result_device(object) < DEVICE_GPU) {
                 error_init(&c->error, STATUS_UNSUPPORTED);
                 return error_set(&c->error, STATUS_UNSUPPORTED, FIELD_DESTINATIONS,
-                        "values on GPUs cannot go to a result object of the host, which the GPU process may "
-                        "not "
-                        "write; make it on a GPU, or take buffers for the outputs");
+                        "what a GPU reduces cannot go to a result object of the host, which the GPU process "
+                        "may "
+                        "not write; make it on a GPU, or take buffers for the outputs");
         }
         if (problem->signature->kind == KIND_MERGE_CALL && result_device(object) >= DEVICE_GPU) {
                 error_init(&c->error, STATUS_UNSUPPORTED);

@@ -226,6 +226,29 @@ START_TEST(many_values_come_to_a_device_that_holds_no_replica) {
 }
 END_TEST
 
+static void body_to_host(struct replica *me) {
+        struct tutti_buffer *b;
+        struct player p;
+        uint32_t slot;
+        begin(&p, me);
+        must_make(&p, "GPU:0"); /* it serves */
+        tutti_object_free(p.o);
+        must_make(&p, "CPU:0");
+        ck_assert_int_eq(tutti_buffer_alloc(me->t, N * sizeof(float), &b), TUTTI_OK);
+        ck_assert_int_eq(reduce_many(&p, b, &TUTTI_OPTIONS(.device = "GPU:0"), &slot), TUTTI_UNSUPPORTED);
+        ck_assert_int_eq(reduce_many(&p, b, &TUTTI_OPTIONS(.device = "CPU:0"), &slot), TUTTI_OK);
+        tutti_buffer_free(b);
+        end(&p);
+}
+
+/* The GPU process may not write there. */
+START_TEST(a_gpu_that_is_asked_to_reduce_into_an_object_of_the_host_is_refused) {
+        struct host *h = start("1");
+        run_replicas(h, 1, body_to_host, NULL);
+        stop(h);
+}
+END_TEST
+
 /* The object is tuttid's: a new worker has it again. */
 static void body_killed(struct replica *me) {
         struct player p;
@@ -284,4 +307,5 @@ END_TEST
 
 UNIT_MAIN("gpu-results", 60, TA2_a_result_on_a_device_that_holds_no_replica,
         N4_values_of_the_host_come_to_a_gpu, many_values_come_to_a_device_that_holds_no_replica,
+        a_gpu_that_is_asked_to_reduce_into_an_object_of_the_host_is_refused,
         E14_an_object_outlives_the_worker, a_gpu_that_is_not_there_is_refused)
