@@ -324,9 +324,10 @@ enum status signals_use(struct signals *s, uint64_t session, const struct msg_si
                         "it names slot %u of a signal page, and this connection has none; ask for it first "
                         "and wait for the answer",
                         signal->slot);
-        if (signal->slot >= SIGNAL_SLOTS)
+        const uint32_t n_slots = signal_page_has_events(p) ? SIGNAL_EVENTS : SIGNAL_SLOTS;
+        if (signal->slot >= n_slots)
                 return error_set(err, STATUS_INVALID, FIELD_OPTIONS,
-                        "it names slot %u of the signal page, which has %d", signal->slot, SIGNAL_SLOTS);
+                        "it names slot %u of the signal page, which has %u", signal->slot, n_slots);
         p->n_uses++;
         *ret = p;
         return STATUS_OK;

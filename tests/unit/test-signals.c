@@ -154,6 +154,8 @@ static struct chore *take_worker_chore(struct fixture *f, enum chore_kind kind) 
 /* A page with events is granted when the worker has made them, and they go before it. */
 START_TEST(a_page_with_events_goes_to_the_worker_and_comes_back_from_there) {
         struct fixture f;
+        struct signal_page *page;
+        const struct msg_signal last = { SIGNAL_EVENTS - 1, 1 }, beyond = { SIGNAL_EVENTS, 1 };
         struct memory there = { .path = PATH_EVENTS, .remote = 5 };
         const struct signals_ask ask = {
                 .session = 1, .request = 9, .uid = 7, .order = ORDER_EVENTS, .device = DEVICE_GPU + 1
@@ -170,6 +172,11 @@ START_TEST(a_page_with_events_goes_to_the_worker_and_comes_back_from_there) {
         ck_assert(signals_chore_done(f.signals, c, &f.chores, &f.news));
         ck_assert_int_eq(f.news.order, ORDER_EVENTS);
         ck_assert_int_eq(f.news.status, STATUS_OK);
+        /* Not all slots of a page have events. */
+        ck_assert_int_eq(signals_use(f.signals, 1, &beyond, &page, &f.err), STATUS_INVALID);
+        ck_assert_int_eq(f.err.field, FIELD_OPTIONS);
+        ck_assert_int_eq(signals_use(f.signals, 1, &last, &page, &f.err), STATUS_OK);
+        signals_end_use(f.signals, page, &f.chores);
         signals_end_session(f.signals, 1, &f.chores);
         c = take_worker_chore(&f, CHORE_RELEASE);
         c->memory = NULL;
