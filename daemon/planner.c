@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "algorithms/places.h"
 #include "algorithms/sparse.h"
 #include "planner-choice.h"
 #include "planner-extents.h"
@@ -46,12 +47,20 @@ static bool may_be_cut(const struct signature *s) {
                !o->has_place && o->algorithm != ALGORITHM_ONE_DEVICE;
 }
 
+/* Whether what one device would do goes by way of host memory, in rounds. */
+static bool has_far(const struct problem *problem) {
+        return problem->homes && !problem_is_near(problem, problem_worker(problem));
+}
+
 /* Values, or pieces of them, at most. */
-static uint64_t n_pieces(const struct signature *s, uint64_t n_bytes) {
-        uint64_t n_types = s->n_entries < N_DTYPE ? s->n_entries : N_DTYPE;
-        if (!may_be_cut(s))
-                return s->n_entries;
-        return s->n_entries + s->options.packing.num_packs * n_types + n_bytes / ROUND_BYTES;
+static uint64_t n_pieces(const struct problem *problem, uint64_t n_bytes) {
+        const struct signature *s = problem->signature;
+        uint64_t n_types = s->n_entries < N_DTYPE ? s->n_entries : N_DTYPE, n = s->n_entries;
+        if (may_be_cut(s))
+                n += s->options.packing.num_packs * n_types;
+        if (may_be_cut(s) || has_far(problem))
+                n += n_bytes / ROUND_BYTES;
+        return n;
 }
 
 /* Devices among which there is scratch. */
@@ -79,22 +88,28 @@ static uint64_t n_sparse_operands(const struct problem *problem) {
         return n_sparse_steps(problem) * (problem->n_ranks + 2ull);
 }
 
-/* Of a piece: inputs and outputs of the replicas, and what is put into scratch and taken from there. */
+/* Of a piece: inputs and outputs of the replicas, and what is put into scratch and taken from there. What a
+ * replica has far away is copied on its way in, and on its way out. */
 uint64_t planner_work(const struct problem *problem, uint64_t n_bytes) {
         if (kind_has_axis(problem->signature->kind))
                 return n_parts(problem) * (1 + problem->n_ranks) / 2;
-        return n_pieces(problem->signature, n_bytes) * (problem->n_ranks + 3 * n_scratch(problem)) +
+        uint64_t a_rank = has_far(problem) ? 3 : 1;
+        return n_pieces(problem, n_bytes) * (a_rank * problem->n_ranks + 3 * n_scratch(problem)) +
                n_sparse_operands(problem) / 2;
 }
 
-/* Where there is scratch, a piece takes up to three steps a device, and its round four joins. */
+/* Where there is scratch, a piece takes up to three steps a device, and its round four joins; where something
+ * is far, a step for each input and output, and three joins. */
+static uint64_t steps_a_piece(const struct problem *problem) {
+        uint64_t n_devices = n_scratch(problem), n = n_devices ? 3 * n_devices + 4 : 1;
+        return has_far(problem) ? n + 2ull * problem->n_ranks + 3 : n;
+}
+
 uint64_t planner_bytes(const struct problem *problem, uint64_t n_bytes) {
         const struct signature *s = problem->signature;
-        uint64_t n_devices = n_scratch(problem),
-                 n_ranges = 2ull * problem->n_ranks * (s->n_entries + problem->n_sparse);
-        uint64_t n_steps = kind_has_axis(s->kind)
-                                   ? n_parts(problem)
-                                   : n_pieces(s, n_bytes) * (n_devices ? 3 * n_devices + 4 : 1);
+        uint64_t n_ranges = 2ull * problem->n_ranks * (s->n_entries + problem->n_sparse);
+        uint64_t n_steps = kind_has_axis(s->kind) ? n_parts(problem)
+                                                  : n_pieces(problem, n_bytes) * steps_a_piece(problem);
         uint64_t n_operands = 2 * planner_work(problem, n_bytes);
         uint32_t n_dims = s->n_entries ? problem->entries[0][0].n_dims : 0;
         return (n_steps + n_sparse_steps(problem)) * sizeof(struct step) +

@@ -249,6 +249,26 @@ START_TEST(P18_P21_packs_and_rounds_are_work) {
 }
 END_TEST
 
+/* A step for all would take a GPU that reaches all: here everything goes in rounds. */
+START_TEST(P18_P21_rounds_by_way_of_host_memory_are_work) {
+        static const uint8_t none[4] = { 0 };
+        struct made_problem *m = problem_make(4, 1);
+        problem_add(m, DTYPE_F32, UINT64_C(256) << 20); /* a gigabyte: 256 rounds */
+        problem_on_gpus(m, 4, none);
+        m->signature.options.reproducible = true;
+        check_work(m, 10000);
+        ck_assert_uint_ge(planner_work(&m->problem, UINT64_C(1) << 30), 1024);
+        m->signature.kind = KIND_BROADCAST;
+        m->signature.options.reproducible = false;
+        check_work(m, 10000);
+        ck_assert_uint_ge(planner_work(&m->problem, UINT64_C(1) << 30), 1024);
+        ck_assert_uint_ge(planner_work(&m->problem, UINT64_MAX), UINT64_C(1) << 40);
+        problem_on_gpus(m, 4, NULL);
+        check_work(m, 4); /* all is near */
+        free(m);
+}
+END_TEST
+
 static void assert_not_planned(const struct made_problem *m, enum field field) {
         static struct error err;
         struct planner *planner;
@@ -310,4 +330,5 @@ UNIT_MAIN("planner-choice", 30, sparse_values_are_for_a_device_that_reaches_all_
         on_a_host_it_is_the_pass_in_rank_order_whatever_it_is_called, a_demand_is_met_or_refused,
         a_wish_of_the_configuration_is_met_or_a_fallback,
         P15_a_hint_that_a_demand_leaves_no_room_for_is_a_fallback,
-        islands_are_halves_or_what_reaches_each_other, P18_P21_packs_and_rounds_are_work)
+        islands_are_halves_or_what_reaches_each_other, P18_P21_packs_and_rounds_are_work,
+        P18_P21_rounds_by_way_of_host_memory_are_work)
