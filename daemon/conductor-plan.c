@@ -12,6 +12,8 @@
 #define MAX_SHOWN_VALUES 1024
 #define MAX_SHOWN_WORK   4096
 
+#define MAX_SHOWN_BYTES (UINT64_C(1) << 50) /* more than any host has */
+
 #define MAX_PLAN_TEXT (UINT32_C(64) << 10)
 #define PIECE_BYTES   1000
 
@@ -82,6 +84,26 @@ static void place_indices(struct entry *e, uint64_t file) {
         s->output_indices.span.n_bytes = e->output_extent * index_bytes;
 }
 
+static void make_up_half(struct made_up *m, const struct msg_query *ask, uint32_t rank) {
+        uint32_t n_entries = m->signature.n_entries;
+        struct entry *entries = &m->entries[(size_t)rank * n_entries];
+        uint64_t at = 0;
+        m->ranks[rank] = rank;
+        m->weights[rank] = m->signature.options.weight;
+        m->pointers[rank] = entries;
+        if (n_entries)
+                memcpy(entries, ask->shape.entries, n_entries * sizeof(*entries));
+        for (uint32_t e = 0; e < n_entries; e++) {
+                entries[e].destination = DESTINATION_ALL;
+                at += place_entry(m, &entries[e], rank, at);
+                if (entries[e].layout != LAYOUT_SPARSE)
+                        continue;
+                place_indices(&entries[e], 2ull * m->world_size + 1 + 2 * ((uint64_t)rank * n_entries + e));
+                m->n_sparse += rank == 0;
+        }
+}
+
+/* Without halves. */
 static struct made_up *make_up(const struct msg_query *ask) {
         uint32_t n_entries = ask->shape.n_part_entries, n = ask->world_size;
         struct made_up *m = calloc(1, sizeof(*m) + (size_t)n * n_entries * sizeof(*m->entries));
@@ -90,24 +112,16 @@ static struct made_up *make_up(const struct msg_query *ask) {
         m->signature = ask->shape.signature;
         m->signature.n_entries = n_entries;
         m->world_size = n;
-        for (uint32_t i = 0; i < n; i++) {
-                struct entry *entries = &m->entries[(size_t)i * n_entries];
-                uint64_t at = 0;
-                m->ranks[i] = i;
-                m->weights[i] = m->signature.options.weight;
-                m->pointers[i] = entries;
-                if (n_entries)
-                        memcpy(entries, ask->shape.entries, n_entries * sizeof(*entries));
-                for (uint32_t e = 0; e < n_entries; e++) {
-                        entries[e].destination = DESTINATION_ALL;
-                        at += place_entry(m, &entries[e], i, at);
-                        if (entries[e].layout != LAYOUT_SPARSE)
-                                continue;
-                        place_indices(&entries[e], 2ull * n + 1 + 2 * ((uint64_t)i * n_entries + e));
-                        m->n_sparse += i == 0;
-                }
-        }
         return m;
+}
+
+/* What is no collective is refused by its first half, before the others are made. */
+static enum status make_up_halves(struct made_up *m, const struct msg_query *ask, struct error *err) {
+        make_up_half(m, ask, 0);
+        enum status status = signature_check(&m->signature, m->pointers[0], 0, m->world_size, err);
+        for (uint32_t rank = 1; status == STATUS_OK && rank < m->world_size; rank++)
+                make_up_half(m, ask, rank);
+        return status;
 }
 
 static enum status check_question(const struct msg_query *ask, struct error *err) {
@@ -115,12 +129,18 @@ static enum status check_question(const struct msg_query *ask, struct error *err
         if (!ask->has_shape || ask->world_size < 1 || ask->world_size > MAX_WORLD)
                 return error_set(err, STATUS_INVALID, FIELD_WORLD_SIZE,
                         "a plan is for 1 to %d replicas and some values", MAX_WORLD);
-        if ((uint64_t)n * ask->world_size <= MAX_SHOWN_VALUES)
-                return STATUS_OK;
         err->used = (uint64_t)n * ask->world_size;
         err->limit = MAX_SHOWN_VALUES;
-        return error_set(
-                err, STATUS_LIMIT, FIELD_BATCH_LENGTH, "values times replicas of a plan that is shown");
+        if (err->used > err->limit)
+                return error_set(err, STATUS_LIMIT, FIELD_BATCH_LENGTH,
+                        "values times replicas of a plan that is shown");
+        err->used = entries_bytes(ask->shape.entries, n);
+        err->limit = MAX_SHOWN_BYTES;
+        if (err->used > err->limit)
+                return error_set(
+                        err, STATUS_LIMIT, FIELD_SIZE, "bytes of one replica of a plan that is shown");
+        err->used = err->limit = 0;
+        return STATUS_OK;
 }
 
 static enum status refuse_memory(struct error *err) {
@@ -174,8 +194,8 @@ static enum status place_made_up(const struct conductor *c, const struct msg_que
         return status;
 }
 
-static enum status plan_made_up(const struct conductor *c, const struct msg_query *ask,
-        const struct made_up *m, struct plan *plan, struct error *err) {
+static enum status plan_made_up(struct conductor *c, const struct msg_query *ask, const struct made_up *m,
+        struct plan *plan, struct error *err) {
         struct homes homes = { .of = { 0 } };
         struct problem problem = { .signature = &m->signature,
                 .n_ranks = m->world_size,
@@ -186,9 +206,7 @@ static enum status plan_made_up(const struct conductor *c, const struct msg_quer
                 .n_sparse = m->n_sparse,
                 .n_devices = engine_n_devices(c->house.engine) };
         struct planner *planner;
-        enum status status = signature_check(&m->signature, m->pointers[0], 0, m->world_size, err);
-        if (status == STATUS_OK)
-                status = place_made_up(c, ask, &homes, &problem, err);
+        enum status status = place_made_up(c, ask, &homes, &problem, err);
         if (status != STATUS_OK)
                 return status;
         err->used = planner_work(&problem, signature_bytes(&m->signature, m->pointers[0]));
@@ -198,6 +216,7 @@ static enum status plan_made_up(const struct conductor *c, const struct msg_quer
                         "pieces of values and where they lie, of a plan that is shown: ask for fewer packs, "
                         "or a "
                         "smaller value");
+        c->work += err->used;
         err->used = err->limit = 0;
         if (planner_new(&planner, problem.n_devices, c->house.config->chunk_bytes) < 0)
                 return refuse_memory(err);
@@ -230,14 +249,17 @@ static struct plan_text *print_plan(const struct plan *plan) {
 }
 
 enum status plan_text_make(
-        const struct conductor *c, const struct msg_query *ask, struct plan_text **ret, struct error *err) {
+        struct conductor *c, const struct msg_query *ask, struct plan_text **ret, struct error *err) {
         enum status status = check_question(ask, err);
         if (status != STATUS_OK)
                 return status;
         CLEANUP_FREE struct made_up *m = make_up(ask);
         struct plan plan;
         plan_init(&plan);
-        status = m ? plan_made_up(c, ask, m, &plan, err) : refuse_memory(err);
+        status = m ? make_up_halves(m, ask, err) : refuse_memory(err);
+        c->work += (uint64_t)ask->world_size * ask->shape.n_part_entries;
+        if (status == STATUS_OK)
+                status = plan_made_up(c, ask, m, &plan, err);
         *ret = status == STATUS_OK ? print_plan(&plan) : NULL;
         plan_deinit(&plan);
         return status == STATUS_OK && !*ret ? refuse_memory(err) : status;

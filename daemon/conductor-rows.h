@@ -70,8 +70,8 @@ bool write_lateness(struct row_writer *w, struct query *q, const struct group *g
 
 /* conductor-plan.c. Plans what a WHAT_PLAN asks about; *ret is one block, for free(). What the collective
  * itself would be answered, or LIMIT. */
-enum status plan_text_make(const struct conductor *c, const struct msg_query *ask, struct plan_text **ret,
-        struct error *err) MUST_USE;
+enum status plan_text_make(
+        struct conductor *c, const struct msg_query *ask, struct plan_text **ret, struct error *err) MUST_USE;
 bool write_plan(struct row_writer *w, struct query *q);
 
 void write_record(struct row_writer *w, const struct row_record *record);

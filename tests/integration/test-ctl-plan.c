@@ -116,6 +116,8 @@ START_TEST(what_would_be_refused_is_refused) {
         expect_refused(&p, 1, "BAND");
         ASK(h, &p, "-n", "1024", "f32", "f32");
         expect_refused(&p, 1, "2048 asked, at most 1024");
+        ASK(h, &p, "f32[4611686018427387904]");
+        expect_refused(&p, 1, "bytes of one replica of a plan that is shown");
         ASK(h, &p, "f33");
         expect_refused(&p, 64, "f33 is no value");
         ASK(h, &p, "f32[1,");

@@ -221,8 +221,30 @@ START_TEST(P15_P18_twenty_reasons_are_nine_rows) {
 }
 END_TEST
 
+static void expect_limit(struct host *h, const char *how, const char *value) {
+        struct program p;
+        ASK(h, &p, "-n", "2", how, "--on", "GPU:0,GPU:1", value);
+        ck_assert_msg(p.code == 1 && strstr(p.err, "LIMIT"), "%d: %s", p.code, p.err);
+        program_deinit(&p);
+}
+
+/* Without peer access a value goes in rounds of 4 MiB, which a question makes as many of as it likes. */
+START_TEST(P21_a_plan_of_a_million_rounds_is_not_shown) {
+        struct program p;
+        struct host *h = start("2", "none", "none", NULL);
+        wait_for_gpus(h);
+        expect_limit(h, "--reproducible", "f32[1000000000000]");
+        expect_limit(h, "--broadcast", "f32[1000000000000]");
+        ASK(h, &p, "-n", "2", "--reproducible", "--on", "GPU:0,GPU:1", "f32[10000000]");
+        expect_part(&p, "one_device order=rank GPU:0: ");
+        program_deinit(&p);
+        gpu_host_stop(h);
+}
+END_TEST
+
 UNIT_MAIN("gpu-links", 120, TA5_the_links_of_a_DGX_1_choose_hierarchical_copy_with_a_pack_for_each_GPU,
         TA5_four_GPUs_of_a_DGX_1_choose_the_library, TA5_a_rotated_table_chooses_the_library,
         TA5_the_same_ways_without_links_of_their_own_choose_the_library, TA5_a_link_more_is_no_DGX_1,
         TA5_eight_replicas_on_a_DGX_1_have_the_sum, a_plan_on_GPUs_is_printed_with_its_reason,
-        P15_the_fallback_of_a_plan_on_GPUs_says_why, P15_P18_twenty_reasons_are_nine_rows)
+        P15_the_fallback_of_a_plan_on_GPUs_says_why, P21_a_plan_of_a_million_rounds_is_not_shown,
+        P15_P18_twenty_reasons_are_nine_rows)
