@@ -103,6 +103,7 @@ struct workers {
         uint32_t n_open;
         union worker_packet *in, *out;
         size_t n_out_bytes; /* of a packet that the socket did not take; 0: none */
+        bool is_last_part;  /* it is the last of the first task's */
         int out_fd;         /* that goes with it */
 };
 
@@ -143,7 +144,7 @@ void workers_finish_task(struct workers *w, struct task *t, enum status status, 
 /* All that it had; all that waits. */
 void workers_lose_tasks(struct workers *w, const char *why);
 void workers_refuse_tasks(struct workers *w, const char *why);
-bool workers_is_out(struct workers *w, struct task *t);
+bool workers_is_out(const struct task *t);
 struct task *workers_take_seat(struct workers *w, uint64_t ticket);
 struct task *workers_find_seat(struct workers *w, uint64_t ticket);
 

@@ -119,15 +119,20 @@ static void run_out(const struct worker_parcel *p, struct worker_run *ret) {
                 .n_lengths = p->plan->n_extents ? p->plan->n_extents / p->plan->extents_of_entry : 0 };
 }
 
+/* Behind what has been made. */
+static void cursor_move_on(const struct worker_parcel *p, struct worker_cursor *c) {
+        while (c->record < N_RECORD && c->next == parcel_count(p, c->record)) {
+                c->record++;
+                c->next = 0;
+        }
+}
+
 bool worker_next_part(const struct worker_parcel *p, struct worker_cursor *c, union worker_packet *ret) {
         if (!c->has_head) {
                 c->has_head = true;
                 run_out(p, &ret->run);
+                cursor_move_on(p, c);
                 return true;
-        }
-        while (c->record < N_RECORD && c->next == parcel_count(p, c->record)) {
-                c->record++;
-                c->next = 0;
         }
         if (c->record == N_RECORD)
                 return false;
@@ -141,7 +146,12 @@ bool worker_next_part(const struct worker_parcel *p, struct worker_cursor *c, un
         for (uint32_t i = 0; i < n; i++)
                 record_out(p, c->record, c->next + i, ret->part.records + (size_t)i * bytes);
         c->next += n;
+        cursor_move_on(p, c);
         return true;
+}
+
+bool worker_is_whole(const struct worker_cursor *c) {
+        return c->record == N_RECORD;
 }
 
 /* --- putting together --- */

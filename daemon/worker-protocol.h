@@ -245,6 +245,8 @@ struct worker_cursor {
 
 /* Makes the next packet of it; false when all have been made. -E2BIG is told by worker_fits. */
 bool worker_next_part(const struct worker_parcel *p, struct worker_cursor *c, union worker_packet *ret);
+/* Whether that was the last one. */
+bool worker_is_whole(const struct worker_cursor *c);
 /* Whether it can travel at all. */
 bool worker_fits(const struct worker_parcel *p);
 

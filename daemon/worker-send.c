@@ -13,11 +13,23 @@ static bool is_full(int r) {
         return r == -EAGAIN || r == -ETOOMANYREFS || r == -ENOBUFS;
 }
 
-/* false: the socket is full, and this one is kept; or the process is gone. */
+/* The first of the queue is sent, or will not be: the next begins anew. */
+static void workers_begin_next(struct workers *w) {
+        w->cursor = (struct worker_cursor){ 0 };
+        w->n_imported = 0;
+        w->is_last_part = false;
+}
+
+/* false: the socket is full, and this one is kept; or the process is gone. A task leaves the queue with its
+ * last part, whatever is to be sent behind that: from now on it may have run. */
 static bool workers_push(struct workers *w) {
         int r = channel_send(w->socket, w->out->bytes, w->n_out_bytes, &w->out_fd, w->out_fd >= 0);
         if (r == 0) {
                 w->n_out_bytes = 0;
+                if (!w->is_last_part)
+                        return true;
+                list_unlink(w->queue.next);
+                workers_begin_next(w);
                 return true;
         }
         if (is_full(r))
@@ -127,6 +139,10 @@ static bool workers_hold_all(struct workers *w, const struct task *t) {
         return true;
 }
 
+bool workers_is_out(const struct task *t) {
+        return list_is_empty(&t->link);
+}
+
 /* true: all of it has gone out. */
 static bool workers_send_parts(struct workers *w, struct task *t) {
         const struct worker_parcel parcel = { .ticket = t->ticket,
@@ -137,15 +153,12 @@ static bool workers_send_parts(struct workers *w, struct task *t) {
                 .plan = &t->plan,
                 .signals = t->signals,
                 .n_signals = t->n_signals };
-        while (worker_next_part(&parcel, &w->cursor, w->out))
+        while (!workers_is_out(t) && worker_next_part(&parcel, &w->cursor, w->out)) {
+                w->is_last_part = worker_is_whole(&w->cursor);
                 if (!workers_send(w, -1))
                         return false;
+        }
         return true;
-}
-
-static void workers_begin_next(struct workers *w) {
-        w->cursor = (struct worker_cursor){ 0 };
-        w->n_imported = 0;
 }
 
 /* The first of the queue; false: it must wait. */
@@ -162,24 +175,7 @@ static bool workers_send_task(struct workers *w, struct task *t) {
                         return true;
                 }
         }
-        if (!workers_send_parts(w, t) && w->n_out_bytes)
-                return false;
-        if (w->state != WORKER_SERVING || t->ticket == 0) /* lost meanwhile, and given back */
-                return false;
-        list_unlink(&t->link);
-        workers_begin_next(w);
-        return true;
-}
-
-/* One whose last packet has gone out may still be the first of the queue. */
-bool workers_is_out(struct workers *w, struct task *t) {
-        if (list_is_empty(&t->link))
-                return true;
-        if (w->queue.next != &t->link || w->n_out_bytes)
-                return false;
-        list_unlink(&t->link);
-        workers_begin_next(w);
-        return true;
+        return workers_send_parts(w, t);
 }
 
 /* --- all of it --- */

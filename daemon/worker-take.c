@@ -107,7 +107,7 @@ static void take_lengths(struct workers *w, const struct worker_lengths *l) {
 
 static void take_run_launched(struct workers *w, const struct worker_run_launched *l) {
         struct task *t = workers_find_seat(w, l->head.ticket);
-        if (!t || !workers_is_out(w, t) || !list_is_empty(&t->launched_link)) {
+        if (!t || !workers_is_out(t) || !list_is_empty(&t->launched_link)) {
                 workers_lose(w, "it launched a run that it was not given");
                 return;
         }
@@ -117,7 +117,7 @@ static void take_run_launched(struct workers *w, const struct worker_run_launche
 
 static void take_run_done(struct workers *w, const struct worker_run_done *d) {
         struct task *t = workers_find_seat(w, d->head.ticket);
-        if (!t || !workers_is_out(w, t)) {
+        if (!t || !workers_is_out(t)) {
                 workers_lose(w, "it ended a run that it was not given");
                 return;
         }

@@ -1,0 +1,164 @@
+/* What is on its way to the GPU process, over a socket that takes as many packets as the test says, and whose
+ * other end the test holds. */
+#include "unit.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#include "base/clock.h"
+#include "worker-internal.h"
+
+#define COUNT 1000
+
+static int sending = -1; /* the socket that takes */
+static int n_taken;      /* ... so many packets more */
+
+/* Before that of the C library. */
+ssize_t sendmsg(int fd, const struct msghdr *m, int flags) {
+        if (fd == sending && n_taken == 0) {
+                errno = EAGAIN;
+                return -1;
+        }
+        n_taken -= fd == sending;
+        return syscall(SYS_sendmsg, fd, m, flags);
+}
+
+struct fixture {
+        uv_loop_t loop;
+        struct workers *w;
+        int there; /* the process's end */
+        union worker_packet *packet;
+};
+
+static void on_ring(void *data) {
+        (void)data;
+}
+
+static void set_up(struct fixture *f) {
+        const struct workers_setting setting = { .why = "", .bell = { .ring = on_ring }, .now_ns = 1 };
+        struct epoll_event e = { .events = EPOLLIN };
+        int pair[2];
+        ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+        ck_assert_int_eq(uv_loop_init(&f->loop), 0);
+        ck_assert_int_eq(workers_new(&f->w, &f->loop, &setting), 0);
+        f->packet = malloc(sizeof(*f->packet));
+        ck_assert_ptr_nonnull(f->packet);
+        f->there = pair[1];
+        f->w->socket = sending = pair[0];
+        f->w->events = epoll_create1(EPOLL_CLOEXEC);
+        ck_assert_int_eq(epoll_ctl(f->w->events, EPOLL_CTL_ADD, f->w->socket, &e), 0);
+        f->w->n_devices = 1;
+        workers_enter(f->w, WORKER_SERVING);
+        n_taken = 0;
+}
+
+static void tear_down(struct fixture *f) {
+        workers_stop(f->w);
+        workers_free(f->w);
+        ck_assert_int_eq(uv_loop_close(&f->loop), 0);
+        uv_library_shutdown();
+        close(f->there);
+        free(f->packet);
+}
+
+/* The sum of both, into the first. */
+static struct task *make_task(struct memory *a, struct memory *b) {
+        struct task *t = engine_task_new();
+        ck_assert_ptr_nonnull(t);
+        const struct step step = { .kind = STEP_REDUCE,
+                .device = DEVICE_GPU,
+                .op = OP_SUM,
+                .dtype = DTYPE_F32,
+                .n_inputs = 2,
+                .n_outputs = 1,
+                .count = COUNT };
+        struct step *s = plan_add_step(&t->plan, &step);
+        ck_assert_ptr_nonnull(s);
+        plan_inputs(&t->plan, s)[0] = (struct operand){ .memory = a };
+        plan_inputs(&t->plan, s)[1] = (struct operand){ .memory = b, .rank = 1 };
+        plan_outputs(&t->plan, s)[0] = (struct operand){ .memory = a };
+        t->plan.device = DEVICE_GPU;
+        plan_freeze(&t->plan, 4096);
+        return t;
+}
+
+/* Which the process has already. */
+static struct memory there(uint64_t number) {
+        return (struct memory){ .n_bytes = 4 * COUNT, .remote = number, .fd = -1 };
+}
+
+/* The process reads the next packet. */
+static const union worker_packet *read_packet(struct fixture *f, enum worker_verb verb) {
+        struct packet packet;
+        ck_assert_int_eq(channel_receive(f->there, f->packet->bytes, &packet), 1);
+        packet_close_fds(&packet);
+        ck_assert_int_eq(f->packet->head.verb, verb);
+        return f->packet;
+}
+
+static void say(struct fixture *f, const union worker_packet *p) {
+        ck_assert_int_eq(channel_send(f->there, p, worker_packet_bytes(p), NULL, 0), 0);
+        while (workers_read(f->w))
+                ;
+}
+
+static void say_done(struct fixture *f, uint64_t ticket) {
+        f->packet->run_done = (struct worker_run_done){
+                .head = { .verb = WORKER_RUN_DONE, .ticket = ticket }, .started_ns = 1, .done_ns = 2
+        };
+        say(f, f->packet);
+}
+
+static void allow(struct fixture *f, int n) {
+        n_taken = n;
+        workers_flush(f->w);
+}
+
+START_TEST(a_run_may_end_while_something_else_waits_behind_it) {
+        struct fixture f;
+        struct memory a = there(1), b = there(2);
+        struct task *t = make_task(&a, &b);
+        set_up(&f);
+        workers_start(f.w, t);
+        allow(&f, 2); /* its last part waits */
+        ck_assert(!workers_is_out(t));
+        f.w->needs_ping = true;
+        allow(&f, 1); /* the ping waits */
+        ck_assert_uint_ne(f.w->n_out_bytes, 0);
+        ck_assert(workers_is_out(t));
+        uint64_t ticket = read_packet(&f, WORKER_RUN)->head.ticket;
+        say_done(&f, ticket);
+        ck_assert_int_eq(f.w->state, WORKER_SERVING);
+        ck_assert_ptr_eq(workers_take_done_task(f.w), t);
+        ck_assert_int_eq(t->status, STATUS_OK);
+        tear_down(&f);
+        engine_task_free(t);
+}
+END_TEST
+
+START_TEST(what_has_gone_out_whole_is_not_run_twice) {
+        struct fixture f;
+        struct memory a = there(1), b = there(2);
+        struct task *t = make_task(&a, &b), *next = make_task(&a, &b);
+        set_up(&f);
+        workers_start(f.w, t);
+        workers_start(f.w, next);
+        allow(&f, 2);
+        f.w->needs_ping = true;
+        allow(&f, 1);
+        workers_lose(f.w, "it has ended");
+        ck_assert_ptr_eq(workers_take_done_task(f.w), t);
+        ck_assert_int_eq(t->status, STATUS_DEVICE_LOST);
+        ck_assert_ptr_null(workers_take_done_task(f.w)); /* the other waits for the next process */
+        tear_down(&f);
+        engine_task_free(t);
+        engine_task_free(next);
+}
+END_TEST
+
+UNIT_MAIN("worker-send", 10, a_run_may_end_while_something_else_waits_behind_it,
+        what_has_gone_out_whole_is_not_run_twice)
