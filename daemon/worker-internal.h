@@ -38,6 +38,8 @@ struct held {
         bool is_leaving, is_release_sent;
         bool was_there;     /* in this process or one before */
         bool is_bad;        /* it is not tried again */
+        bool has_failed;    /* host memory: a plan that names this number is refused, and the next one that
+                               begins gives it another */
         uint32_t n_answers; /* awaited */
         int fd;             /* borrowed: it lives as long as the memory */
         enum access access;
@@ -92,6 +94,7 @@ struct workers {
         /* what it has */
         struct held *helds;
         uint64_t last_number;
+        uint32_t n_failed;              /* helds that have */
         uint64_t pinned_bytes;          /* of host memory that is on its way in */
         struct list outbox, unanswered; /* struct held */
         struct list queue;              /* struct task: not sent, or not all of it */
@@ -126,8 +129,8 @@ bool workers_is_busy(const struct workers *w);
 /* --- worker-memory.c --- */
 
 struct held *workers_find_held(const struct workers *w, uint64_t number);
-/* Host memory of a plan: known by a number from now on. false: memory is short. */
-bool workers_hold_host(struct workers *w, struct memory *m);
+/* Host memory of a plan that begins: known by a number from now on. false: memory is short. */
+bool workers_hold(struct workers *w, struct memory *m);
 void workers_answer(struct workers *w, const struct worker_chore_done *answer, int *fd);
 /* The process is gone, or there has been none for too long. */
 void workers_lose_memory(struct workers *w);

@@ -36,6 +36,7 @@ static struct held *held_new(struct workers *w) {
 static void held_drop(struct workers *w, struct held *h) {
         if (h->is_host && h->memory)
                 h->memory->remote = 0;
+        w->n_failed -= h->has_failed;
         list_unlink(&h->link);
         HASH_DEL(w->helds, h);
         free(h);
@@ -66,8 +67,13 @@ static void held_describe(struct held *h, struct memory *m) {
         h->n_bytes = m->n_bytes;
 }
 
-bool workers_hold_host(struct workers *w, struct memory *m) {
-        struct held *h = held_new(w);
+bool workers_hold(struct workers *w, struct memory *m) {
+        struct held *h = m->remote && w->n_failed > 0 ? workers_find_held(w, m->remote) : NULL;
+        if (h && h->has_failed)
+                held_drop(w, h);
+        if (m->remote)
+                return true;
+        h = held_new(w);
         if (!h)
                 return false;
         h->is_host = true;
@@ -222,15 +228,16 @@ static void held_came(struct workers *w, struct held *h, const struct worker_cho
         workers_finish_chore(w, c, STATUS_OK, "");
 }
 
-/* Host memory is tried again by the next plan that names it. */
+/* Host memory is tried again by the next plan that names it. Until that begins it keeps its number: a plan
+ * may be on its way of which the head has gone, and its operands must not name nothing. */
 static void held_failed(struct workers *w, struct held *h, const struct worker_chore_done *a) {
         struct chore *c = h->chore;
         if (!c) {
                 log_warning("buffer %llu cannot be brought into tuttid-gpu: %s",
                         (unsigned long long)h->buffer, a->why);
                 h->is_bad = !h->is_host;
-                if (h->is_host)
-                        held_drop(w, h);
+                h->has_failed = h->is_host;
+                w->n_failed += h->is_host;
                 return;
         }
         h->chore = NULL;
@@ -279,6 +286,10 @@ static void held_lost(struct workers *w, struct held *h) {
                 held_drop(w, h);
                 workers_finish_chore(w, c, STATUS_DEVICE_LOST,
                         "tuttid-gpu ended while it imported this memory; register it again");
+                return;
+        }
+        if (h->has_failed) {
+                held_drop(w, h);
                 return;
         }
         list_unlink(&h->link);

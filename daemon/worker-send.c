@@ -129,12 +129,11 @@ struct task *workers_take_seat(struct workers *w, uint64_t ticket) {
 static bool workers_hold_all(struct workers *w, const struct task *t) {
         for (; w->n_imported < t->plan.n_operands; w->n_imported++) {
                 struct memory *m = t->plan.operands[w->n_imported].memory;
-                if (m && m->remote == 0 && !workers_hold_host(w, m))
+                if (m && !workers_hold(w, m))
                         return false;
         }
         for (uint32_t i = 0; i < t->n_signals; i++)
-                if (t->signals[i].page && t->signals[i].page->remote == 0 &&
-                        !workers_hold_host(w, t->signals[i].page))
+                if (t->signals[i].page && !workers_hold(w, t->signals[i].page))
                         return false;
         return true;
 }

@@ -160,5 +160,93 @@ START_TEST(what_has_gone_out_whole_is_not_run_twice) {
 }
 END_TEST
 
+/* What the process has. */
+static struct memory *find(void *data, uint64_t number) {
+        struct memory *a = data;
+        return number == a->remote ? a : NULL;
+}
+
+/* The process reads a run, which it takes for well made; the number of what it has not. */
+static uint64_t read_run(struct fixture *f, struct memory *a) {
+        const struct worker_memories memories = { .find = find, .data = a };
+        struct worker_assembly run;
+        int r;
+        worker_assembly_init(&run);
+        ck_assert_int_eq(worker_assembly_begin(&run, &read_packet(f, WORKER_RUN)->run), 0);
+        while ((r = worker_assembly_add(&run, &read_packet(f, WORKER_PART)->part, &memories)) == 0)
+                ;
+        ck_assert_int_eq(r, 1);
+        uint64_t missing = run.missing;
+        worker_assembly_deinit(&run);
+        return missing;
+}
+
+static void say_failed(struct fixture *f, uint64_t number) {
+        f->packet->chore_done =
+                (struct worker_chore_done){ .head = { .verb = WORKER_CHORE_DONE, .ticket = number },
+                        .number = number,
+                        .status = STATUS_BAD_FD };
+        say(f, f->packet);
+}
+
+/* Else its operands would name nothing, which no plan does, and the process would end. */
+START_TEST(host_memory_that_fails_while_a_plan_is_on_its_way_keeps_its_number) {
+        struct fixture f;
+        struct memory a = there(1), b = { .n_bytes = 4 * COUNT, .path = PATH_MEMFD, .fd = -1 };
+        struct task *t = make_task(&a, &b), *next = make_task(&a, &b);
+        set_up(&f);
+        f.w->last_number = 1;
+        workers_start(f.w, t);
+        workers_start(f.w, next);
+        allow(&f, 2); /* what it names, and its head */
+        uint64_t number = read_packet(&f, WORKER_IMPORT)->import.number;
+        ck_assert_uint_eq(b.remote, number);
+        say_failed(&f, number);
+        ck_assert_uint_eq(b.remote, number);
+        allow(&f, 100);
+        ck_assert(workers_is_out(t) && workers_is_out(next));
+        ck_assert_uint_eq(read_run(&f, &a), number);
+        uint64_t again = read_packet(&f, WORKER_IMPORT)->import.number;
+        ck_assert_uint_gt(again, number); /* the next one tries it anew */
+        ck_assert_uint_eq(b.remote, again);
+        ck_assert_uint_eq(read_run(&f, &a), again);
+        workers_forget(f.w, &b);
+        ck_assert_uint_eq(f.w->n_failed, 0);
+        tear_down(&f);
+        engine_task_free(t);
+        engine_task_free(next);
+}
+END_TEST
+
+/* ... also where nobody names it again: the process is asked to let it go, and says that it has not got it.
+ */
+START_TEST(host_memory_that_has_failed_can_be_forgotten) {
+        struct fixture f;
+        struct memory a = there(1), b = { .n_bytes = 4 * COUNT, .path = PATH_MEMFD, .fd = -1 };
+        struct task *t = make_task(&a, &b);
+        set_up(&f);
+        f.w->last_number = 1;
+        workers_start(f.w, t);
+        allow(&f, 100);
+        uint64_t number = read_packet(&f, WORKER_IMPORT)->import.number;
+        say_failed(&f, number);
+        workers_forget(f.w, &b);
+        ck_assert_uint_eq(b.remote, 0);
+        read_run(&f, &a);
+        ck_assert_uint_eq(read_packet(&f, WORKER_RELEASE)->release.number, number);
+        f.packet->chore_done = (struct worker_chore_done){
+                .head = { .verb = WORKER_CHORE_DONE, .ticket = number }, .number = number, .status = STATUS_OK
+        };
+        say(&f, f.packet);
+        ck_assert_int_eq(f.w->state, WORKER_SERVING);
+        ck_assert_ptr_null(workers_find_held(f.w, number));
+        ck_assert_uint_eq(f.w->n_failed, 0);
+        tear_down(&f);
+        engine_task_free(t);
+}
+END_TEST
+
 UNIT_MAIN("worker-send", 10, a_run_may_end_while_something_else_waits_behind_it,
-        what_has_gone_out_whole_is_not_run_twice)
+        what_has_gone_out_whole_is_not_run_twice,
+        host_memory_that_fails_while_a_plan_is_on_its_way_keeps_its_number,
+        host_memory_that_has_failed_can_be_forgotten)
