@@ -496,7 +496,7 @@ void conductor_task_done(struct conductor *c, struct task *t) {
                 rendezvous_done(c->house.rendezvous, m, STATUS_OK, NULL, c->now_ns);
         } else if (t->status == STATUS_INVALID) {
                 conductor_refuse_found(c, m, &t->found);
-        } else if (t->plan.device >= DEVICE_GPU) {
+        } else if (t->plan.device >= DEVICE_GPU && t->status != STATUS_BAD_FD) {
                 enum status status = conductor_explain_failure(c, m, t);
                 describe_meeting(m, &c->error);
                 rendezvous_done(c->house.rendezvous, m, status, &c->error, c->now_ns);

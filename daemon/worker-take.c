@@ -115,10 +115,26 @@ static void take_run_launched(struct workers *w, const struct worker_run_launche
         doorbell_ring(&w->bell);
 }
 
+/* Whose memory has failed is one of those that it was given; nobody else is to suffer. false: it is none. */
+static bool take_culprit(struct task *t, const struct worker_run_done *d) {
+        if (d->status != STATUS_BAD_FD)
+                return true;
+        const struct memory *m = d->culprit > 0 && d->culprit <= t->plan.n_operands
+                                         ? t->plan.operands[d->culprit - 1].memory
+                                         : NULL;
+        t->culprit_session = m ? m->session : 0;
+        t->culprit_buffer = m ? m->buffer : 0;
+        return m && m->session != 0;
+}
+
 static void take_run_done(struct workers *w, const struct worker_run_done *d) {
         struct task *t = workers_find_seat(w, d->head.ticket);
         if (!t || !workers_is_out(t)) {
                 workers_lose(w, "it ended a run that it was not given");
+                return;
+        }
+        if (!take_culprit(t, d)) {
+                workers_lose(w, "it blamed memory that no client has for the end of a run");
                 return;
         }
         workers_take_seat(w, d->head.ticket);

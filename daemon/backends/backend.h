@@ -98,8 +98,9 @@ struct run {
          * is_over, of runs that have such signals. */
         bool is_launched;
         bool is_over;
-        enum status status;   /* OK, TIMEOUT (ready never came), DEVICE_LOST, ABORTED, INTERNAL */
+        enum status status;   /* OK, TIMEOUT (ready never came), BAD_FD, DEVICE_LOST, ABORTED, INTERNAL */
         uint32_t late_signal; /* TIMEOUT: which */
+        uint32_t culprit;     /* BAD_FD: whose memory failed under it, that of this operand, from 1 on */
         struct findings found;
         uint64_t started_ns, done_ns; /* by the backend's clock */
         char why[160];

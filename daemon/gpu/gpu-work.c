@@ -168,6 +168,7 @@ static void tell_run(struct gpu *g, const struct gpu_task *t) {
         g->out.run_done = (struct worker_run_done){ .head = { .verb = WORKER_RUN_DONE, .ticket = t->ticket },
                 .status = r->status,
                 .late_signal = r->late_signal,
+                .culprit = r->culprit,
                 .started_ns = r->started_ns,
                 .done_ns = r->done_ns,
                 .found = r->found };

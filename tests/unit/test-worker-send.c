@@ -246,7 +246,44 @@ START_TEST(host_memory_that_has_failed_can_be_forgotten) {
 }
 END_TEST
 
+static void say_hole(struct fixture *f, uint64_t ticket, uint32_t culprit) {
+        f->packet->run_done = (struct worker_run_done){ .head = { .verb = WORKER_RUN_DONE, .ticket = ticket },
+                .status = STATUS_BAD_FD,
+                .culprit = culprit };
+        say(f, f->packet);
+}
+
+/* The second operand's, by the number in its plan. */
+START_TEST(P16_whose_memory_has_failed_is_one_of_those_of_the_plan) {
+        const uint32_t nobodys[] = { 0, 4, UINT32_MAX };
+        for (uint32_t i = 0; i <= ARRAY_SIZE(nobodys); i++) {
+                struct fixture f;
+                struct memory a = there(1), b = there(2);
+                a.session = 7;
+                b.session = 8;
+                b.buffer = 9;
+                struct task *t = make_task(&a, &b);
+                set_up(&f);
+                workers_start(f.w, t);
+                allow(&f, 100);
+                say_hole(&f, t->ticket, i < ARRAY_SIZE(nobodys) ? nobodys[i] : 2);
+                if (i < ARRAY_SIZE(nobodys)) {
+                        ck_assert_int_ne(f.w->state, WORKER_SERVING);
+                        ck_assert_uint_eq(t->culprit_session, 0);
+                } else {
+                        ck_assert_int_eq(f.w->state, WORKER_SERVING);
+                        ck_assert_ptr_eq(workers_take_done_task(f.w), t);
+                        ck_assert_int_eq(t->status, STATUS_BAD_FD);
+                        ck_assert_uint_eq(t->culprit_session, 8);
+                        ck_assert_uint_eq(t->culprit_buffer, 9);
+                }
+                tear_down(&f);
+                engine_task_free(t);
+        }
+}
+END_TEST
+
 UNIT_MAIN("worker-send", 10, a_run_may_end_while_something_else_waits_behind_it,
         what_has_gone_out_whole_is_not_run_twice,
         host_memory_that_fails_while_a_plan_is_on_its_way_keeps_its_number,
-        host_memory_that_has_failed_can_be_forgotten)
+        host_memory_that_has_failed_can_be_forgotten, P16_whose_memory_has_failed_is_one_of_those_of_the_plan)

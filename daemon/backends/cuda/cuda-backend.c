@@ -6,6 +6,7 @@
 #include <string.h>
 #include "backends/cuda/cuda-private.h"
 #include "backends/cuda/nccl-cliques.h"
+#include "backends/guard.h"
 #include "base/clock.h"
 #include "base/cleanup.h"
 #include "base/log.h"
@@ -145,6 +146,16 @@ static int set_environment(void) {
         return setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0) < 0 ? -errno : 0;
 }
 
+/* All that touches clients' memory is this thread. */
+static int open_guard(char *why, size_t why_bytes) {
+        int r = guard_install();
+        if (r == 0)
+                r = guard_thread_init();
+        if (r < 0)
+                snprintf(why, why_bytes, "tuttid-gpu cannot catch SIGBUS: %s", strerror(-r));
+        return r;
+}
+
 int cuda_backend_new(struct gpu_backend **ret, const struct gpu_options *o, char *why, size_t why_bytes) {
         CLEANUP(free_cudap) struct cuda *c = calloc(1, sizeof(*c));
         if (!c) {
@@ -164,6 +175,9 @@ int cuda_backend_new(struct gpu_backend **ret, const struct gpu_options *o, char
                 r = driver_open(&c->driver, o->cuda_path, why, why_bytes);
         if (r == 0)
                 r = cuda_devices_open(c, why, why_bytes);
+        if (r < 0)
+                return r;
+        r = open_guard(why, why_bytes);
         if (r < 0)
                 return r;
         cuda_self_test(c);

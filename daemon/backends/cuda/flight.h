@@ -1,9 +1,10 @@
 /* A run under way: what it needs, and how far it is. Private to the cuda backend.
  *
- *     HELD ----------> FEEDING ---------> FED -------> over
- *       the host waits    steps go into      the devices
- *       for what streams  streams; pauses    work
- *       may not wait for  while NCCL does
+ *     HELD -------> COMING -------> FEEDING -------> FED ------> GOING ------> over
+ *       the host      host memory     steps go into    the         host memory
+ *       waits for     is copied in,   streams; pauses  devices     is copied
+ *       what streams  where it must   while NCCL does  work        back
+ *       may not
  *
  * A run that brings signals may wait for them in its stream, so that nothing passes through the host. It is
  * held by the host instead where others would wait behind it: when it has a step of the library (whose
@@ -47,7 +48,13 @@ struct stand_in {
         uint64_t n_bytes;
 };
 
-enum flight_phase { FLIGHT_HELD, FLIGHT_FEEDING, FLIGHT_FED };
+/* How far that is copied. */
+struct copying {
+        uint32_t step, index; /* of the operand in the step */
+        uint64_t done;        /* of its bytes, or elements */
+};
+
+enum flight_phase { FLIGHT_HELD, FLIGHT_COMING, FLIGHT_FEEDING, FLIGHT_FED, FLIGHT_GOING };
 
 #define MAX_SETS 8
 
@@ -64,7 +71,8 @@ struct flight {
         struct area **scratch;      /* [plan->n_scratch] */
         struct step_place *places;  /* [plan->n_steps] */
         struct stand_in *stand_ins; /* [plan->n_operands]; NULL: all memory is registered */
-        uint64_t sets[MAX_SETS];    /* devices of the library's steps, each set once */
+        struct copying copying;
+        uint64_t sets[MAX_SETS]; /* devices of the library's steps, each set once */
         uint32_t n_sets;
         uint32_t next_step;
         struct tenant *tenant; /* whose it is */
@@ -125,8 +133,9 @@ void flight_read_sparse(struct flight *f, const struct step *s, const void *resu
 
 /* --- flight-stand-in.c: host memory that is not registered --- */
 
-void flight_copy_in(struct flight *f);
-void flight_copy_out(struct flight *f);
+/* A slice of it: whether it is complete now, or has failed, by the hand of f->run->culprit. */
+bool flight_copy_in(struct flight *f) MUST_USE;
+bool flight_copy_out(struct flight *f) MUST_USE;
 
 /* --- flight-signals.c --- */
 

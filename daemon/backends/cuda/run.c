@@ -111,7 +111,7 @@ int cuda_run_launch(struct backend *b, struct run *run) {
         run->is_over = run->is_launched = false;
         run->status = STATUS_OK;
         run->why[0] = '\0';
-        run->late_signal = 0;
+        run->late_signal = run->culprit = 0;
         run->found = (struct findings){ .numerics = { .n = 0 } };
         run->started_ns = run->done_ns = clock_now_ns();
         if (!f) {
@@ -257,36 +257,51 @@ static void watch_device(struct cuda *c, struct flight *f) {
                 cuda_break(c, "a GPU does not go on");
 }
 
+static void go(struct cuda *c, struct flight *f) {
+        if (f->has_failed || flight_copy_out(f))
+                end(c, f);
+}
+
 static void conclude(struct cuda *c, struct flight *f) {
         if (!f->has_failed && f->is_waiting && atomic_load(&flight_gate(f)->latched))
                 flight_fail(f, STATUS_TIMEOUT, "the client's stream did not signal; nothing was written");
         if (!f->has_failed)
                 flight_read_results(c, f);
-        if (!f->has_failed)
-                flight_copy_out(f);
-        end(c, f);
+        f->phase = FLIGHT_GOING;
+        go(c, f);
 }
 
 /* --- on and on --- */
 
-static void feed(struct cuda *c, struct flight *f) {
+static void come(struct cuda *c, struct flight *f) {
         if (f->phase == FLIGHT_HELD) {
-                f->run->started_ns = f->fed_ns = clock_now_ns();
+                f->run->started_ns = clock_now_ns();
                 if (!f->is_waiting)
                         tenant_works(c, f);
-                flight_copy_in(f);
+                f->phase = FLIGHT_COMING;
         }
+        if (flight_copy_in(f) && !f->has_failed) {
+                f->fed_ns = clock_now_ns();
+                f->phase = FLIGHT_FEEDING;
+        }
+}
+
+static void feed(struct cuda *c, struct flight *f) {
         f->phase = flight_feed(c, f) == FED_PAUSED ? FLIGHT_FEEDING : FLIGHT_FED;
 }
 
 static void advance(struct cuda *c, struct flight *f) {
-        if (f->phase == FLIGHT_HELD && may_go(c, f))
+        if (f->phase == FLIGHT_COMING || (f->phase == FLIGHT_HELD && may_go(c, f)))
+                come(c, f);
+        if (f->phase == FLIGHT_FEEDING && !f->has_failed)
                 feed(c, f);
-        else if (f->phase == FLIGHT_FEEDING && !f->has_failed)
-                feed(c, f);
-        if (f->phase == FLIGHT_HELD) {
+        if (f->phase < FLIGHT_FEEDING) { /* no stream has anything of it */
                 if (f->has_failed)
                         end(c, f);
+                return;
+        }
+        if (f->phase == FLIGHT_GOING) {
+                go(c, f);
                 return;
         }
         watch_signals(c, f);

@@ -1,7 +1,7 @@
 /* One kernel call, and where it lies in its step. What host-run.c and host-strided.c share. */
 #pragma once
 
-#include "backends/host/host-guard.h"
+#include "backends/guard.h"
 #include "backends/host/host-private.h"
 #include "backends/host/kernels.h"
 #include "model/rankset.h"

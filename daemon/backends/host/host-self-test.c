@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 #include "backends/host/host-float.h"
-#include "backends/host/host-guard.h"
+#include "backends/guard.h"
 #include "backends/host/host-private.h"
 #include "base/cleanup.h"
 #include "base/fd.h"

@@ -11,7 +11,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 #include "backends/host/host-float.h"
-#include "backends/host/host-guard.h"
+#include "backends/guard.h"
 #include "backends/host/host-private.h"
 #include "backends/host/kernels.h"
 #include "base/cleanup.h"

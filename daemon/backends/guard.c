@@ -3,7 +3,7 @@
  * would cost a system call for each chunk: SA_NODEFER leaves SIGBUS unblocked in the handler, and the way out
  * puts back the mask that the fault has interrupted, in case somebody wrapped our handler in one that blocks
  * more (ThreadSanitizer does). */
-#include "backends/host/host-guard.h"
+#include "backends/guard.h"
 
 #include <errno.h>
 #include <setjmp.h>
