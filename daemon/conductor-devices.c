@@ -236,14 +236,16 @@ enum status conductor_explain_failure(struct conductor *c, const struct meeting 
         text_init(&text, device, sizeof(device));
         describe_device(c, t->plan.device, &text);
         error_init(err, t->status);
-        err->outputs_undefined = t->status != STATUS_NO_MEMORY; /* that comes before it is sent */
+        err->outputs_undefined = !t->is_untouched;
         err->have = m->have;
         if (t->status == STATUS_DEVICE_LOST)
                 return error_set(err, STATUS_DEVICE_LOST, FIELD_UNSPECIFIED,
-                        "tuttid-gpu, which works on %s, was lost while it had this collective: %s. Its "
-                        "outputs are "
-                        "undefined; buffers and group stay as they are: submit again, tuttid starts it anew",
-                        device, t->why);
+                        "tuttid-gpu, which works on %s, was lost %s: %s. Buffers and group stay as they are: "
+                        "submit again, tuttid starts it anew",
+                        device,
+                        t->is_untouched ? "before it had begun with this collective, and nothing was written"
+                                        : "while it had this collective, and its outputs are undefined",
+                        t->why);
         return error_set(err, t->status, FIELD_UNSPECIFIED, "%s could not run it: %s", device,
                 t->why[0] ? t->why : "the log of tuttid says why");
 }

@@ -58,6 +58,7 @@ struct task {
         enum status status;   /* OK; BAD_FD with the culprit; NO_MEMORY: no scratch, nothing was written;
                                  INVALID: `found` forbids it, behind its first phases; nothing was written; of a
                                  GPU also TIMEOUT, DEVICE_LOST, ABORTED, INTERNAL */
+        bool is_untouched;    /* of a GPU's failure: nothing had begun, no output was written */
         uint32_t late_signal; /* TIMEOUT: whose it was that never came */
         char why[160];        /* of a GPU's failure, for people */
         uint64_t culprit_session, culprit_buffer;

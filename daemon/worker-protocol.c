@@ -149,7 +149,7 @@ static bool said_by_tuttid_is_well(const union worker_packet *p) {
 
 /* What forbids a run is all that can be wrong with what clients have brought. */
 static bool run_done_is_well(const struct worker_run_done *d) {
-        return d->status < N_STATUS && is_text(d->why, sizeof(d->why)) &&
+        return d->status < N_STATUS && d->is_untouched <= 1 && is_text(d->why, sizeof(d->why)) &&
                (d->status != STATUS_INVALID || findings_forbid(&d->found));
 }
 

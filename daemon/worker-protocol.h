@@ -188,7 +188,7 @@ struct worker_run_done {
         struct worker_head head;
         uint32_t status, late_signal;
         uint32_t culprit; /* BAD_FD: an operand's number, from 1 on */
-        uint32_t reserved;
+        uint32_t is_untouched;
         uint64_t started_ns, done_ns;
         struct findings found;
         char why[WORKER_WHY_BYTES];

@@ -75,6 +75,12 @@ static bool workers_send_memory(struct workers *w) {
 
 /* --- tasks --- */
 
+/* No process has begun it. */
+static void workers_refuse_task(struct workers *w, struct task *t, enum status status, const char *why) {
+        t->is_untouched = true;
+        workers_finish_task(w, t, status, why);
+}
+
 void workers_finish_task(struct workers *w, struct task *t, enum status status, const char *why) {
         t->status = status;
         list_unlink(&t->launched_link);
@@ -170,7 +176,7 @@ static bool workers_send_task(struct workers *w, struct task *t) {
                 if (t->ticket == 0) {
                         list_unlink(&t->link);
                         workers_begin_next(w);
-                        workers_finish_task(w, t, STATUS_NO_MEMORY, "tuttid is short of memory");
+                        workers_refuse_task(w, t, STATUS_NO_MEMORY, "tuttid is short of memory");
                         return true;
                 }
         }
@@ -221,9 +227,10 @@ void workers_start(struct workers *w, struct task *t) {
         list_init(&t->launched_link);
         t->started_ns = t->done_ns = t->blocked_ns = t->ticket = 0;
         t->culprit_session = t->culprit_buffer = 0;
+        t->is_untouched = false;
         t->why[0] = '\0';
         if (w->state == WORKER_IS_OFF) {
-                workers_finish_task(w, t, STATUS_DEVICE_LOST, w->why);
+                workers_refuse_task(w, t, STATUS_DEVICE_LOST, w->why);
                 return;
         }
         list_append(&w->queue, &t->link);
@@ -278,5 +285,5 @@ void workers_refuse_tasks(struct workers *w, const char *why) {
         struct list *first;
         workers_begin_next(w);
         while ((first = list_take_first(&w->queue)))
-                workers_finish_task(w, list_entry(first, struct task, link), STATUS_DEVICE_LOST, why);
+                workers_refuse_task(w, list_entry(first, struct task, link), STATUS_DEVICE_LOST, why);
 }

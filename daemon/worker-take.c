@@ -142,6 +142,7 @@ static void take_run_done(struct workers *w, const struct worker_run_done *d) {
         t->done_ns = d->done_ns;
         t->found = d->found;
         t->late_signal = d->late_signal;
+        t->is_untouched = d->is_untouched;
         uint32_t k = t->plan.device - DEVICE_GPU;
         if (k < w->n_devices) {
                 w->stats[k].n_tasks++;

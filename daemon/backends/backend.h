@@ -99,6 +99,7 @@ struct run {
         bool is_launched;
         bool is_over;
         enum status status;   /* OK, TIMEOUT (ready never came), BAD_FD, DEVICE_LOST, ABORTED, INTERNAL */
+        bool is_untouched;    /* it failed before any stream had anything of it */
         uint32_t late_signal; /* TIMEOUT: which */
         uint32_t culprit;     /* BAD_FD: whose memory failed under it, that of this operand, from 1 on */
         struct findings found;

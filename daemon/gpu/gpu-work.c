@@ -169,6 +169,7 @@ static void tell_run(struct gpu *g, const struct gpu_task *t) {
                 .status = r->status,
                 .late_signal = r->late_signal,
                 .culprit = r->culprit,
+                .is_untouched = r->is_untouched,
                 .started_ns = r->started_ns,
                 .done_ns = r->done_ns,
                 .found = r->found };
@@ -187,6 +188,7 @@ static bool tell_launch(struct gpu *g, struct gpu_task *t) {
 
 static void refuse_run(struct gpu *g, struct gpu_task *t, enum status status, const char *why) {
         t->run.status = status;
+        t->run.is_untouched = true;
         text_copy(t->run.why, sizeof(t->run.why), why);
         tell_run(g, t);
         task_free(t);

@@ -414,6 +414,36 @@ START_TEST(E14_a_gpu_process_that_is_killed) {
 }
 END_TEST
 
+/* No process ever had it, so nobody has written: its members keep what they had. */
+START_TEST(E14_what_no_process_began_has_written_nothing) {
+        struct fake_gpu *fake;
+        struct host *h = start(&fake, 1, NULL);
+        struct raw *r = raw_open(host_socket(h));
+        struct pair p;
+        uint64_t requests[2];
+        await_gpu(r, "GPU:0", false);
+        pair_open(&p, h, "GPU:0", "GPU:0");
+        pair_reduce(&p, "a", STATUS_OK); /* one that was begun before says nothing of the next */
+        float first = p.v[0].at[0];
+        fake->crash_start = 1000;
+        ck_assert_int_eq(kill((pid_t)fake->pid, SIGKILL), 0);
+        for (int i = 0; i < 500 * unit_scale() && fake->n_starts < 2; i++)
+                usleep(10000);
+        ck_assert_uint_ge(fake->n_starts, 2);
+        pair_submit(&p, "b", requests);
+        for (int i = 0; i < 2; i++) {
+                const struct reply reply = raw_expect(p.r[i], requests[i], STATUS_DEVICE_LOST);
+                ck_assert_msg(strstr(reply.error->detail, "nothing was written"), "%s", reply.error->detail);
+                ck_assert(!reply.error->outputs_undefined);
+        }
+        ck_assert(p.v[0].at[0] == first);
+        pair_close(&p);
+        raw_close(r);
+        host_expect_counters_zero(h);
+        host_stop(h);
+}
+END_TEST
+
 START_TEST(E14_a_sticky_error) {
         struct fake_gpu *fake;
         struct host *h = start(&fake, 1, NULL);
@@ -550,5 +580,6 @@ UNIT_MAIN("gpu", 60, N2_two_replicas_on_one_gpu, N4_a_gpu_and_a_host_member_in_o
         E9_an_unknown_device_is_refused_with_those_there_are,
         E8_legacy_handles_are_off_where_they_are_said_to_be,
         A11_a_device_that_fails_its_test_is_off_with_its_reason, a_host_without_a_driver_serves_and_says_so,
-        E14_a_gpu_process_that_is_killed, E14_a_sticky_error, E14_a_call_that_hangs_costs_the_process_alone,
-        E12_the_gpu_process_ends_with_tuttid, a_run_waits_for_the_streams_that_bring_a_signal)
+        E14_a_gpu_process_that_is_killed, E14_what_no_process_began_has_written_nothing, E14_a_sticky_error,
+        E14_a_call_that_hangs_costs_the_process_alone, E12_the_gpu_process_ends_with_tuttid,
+        a_run_waits_for_the_streams_that_bring_a_signal)

@@ -151,6 +151,7 @@ static void run_without(uint32_t gone) {
         ck_assert(bench_wait(&t, &run, 10) && bench_wait(&t, &next, 10));
         ck_assert_int_eq(run.status, STATUS_BAD_FD);
         ck_assert_uint_eq(run.culprit, gone + 1);
+        ck_assert_int_eq(run.is_untouched, gone < 2);
         if (gone < 2)
                 ck_assert_uint_eq(*(uint32_t *)bench_data(&m[2]), 0x01010101); /* nothing was written */
         ck_assert_msg(next.status == STATUS_OK, "%s", next.why);

@@ -153,7 +153,12 @@ START_TEST(what_has_gone_out_whole_is_not_run_twice) {
         workers_lose(f.w, "it has ended");
         ck_assert_ptr_eq(workers_take_done_task(f.w), t);
         ck_assert_int_eq(t->status, STATUS_DEVICE_LOST);
+        ck_assert(!t->is_untouched);
         ck_assert_ptr_null(workers_take_done_task(f.w)); /* the other waits for the next process */
+        workers_give_up(f.w, "there will be none");
+        ck_assert_ptr_eq(workers_take_done_task(f.w), next);
+        ck_assert_int_eq(next->status, STATUS_DEVICE_LOST);
+        ck_assert(next->is_untouched);
         tear_down(&f);
         engine_task_free(t);
         engine_task_free(next);

@@ -98,6 +98,7 @@ static void end(struct cuda *c, struct flight *f) {
         for_each_memory(run, unref, c);
         list_unlink(&f->link);
         c->bytes_under_way -= run->plan->moved_bytes;
+        run->is_untouched = run->status != STATUS_OK && !f->is_begun;
         free(f);
         run->done_ns = clock_now_ns();
         run->is_over = true;
@@ -112,10 +113,12 @@ int cuda_run_launch(struct backend *b, struct run *run) {
         run->status = STATUS_OK;
         run->why[0] = '\0';
         run->late_signal = run->culprit = 0;
+        run->is_untouched = false;
         run->found = (struct findings){ .numerics = { .n = 0 } };
         run->started_ns = run->done_ns = clock_now_ns();
         if (!f) {
                 run->status = STATUS_INTERNAL;
+                run->is_untouched = true;
                 snprintf(run->why, sizeof(run->why), "tuttid-gpu is short of memory");
                 run->is_over = true;
                 return -ENOMEM;
