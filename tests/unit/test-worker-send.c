@@ -194,6 +194,48 @@ static void say_failed(struct fixture *f, uint64_t number) {
         say(f, f->packet);
 }
 
+/* With its page forgotten a run would not wait for the streams, and read what is not written yet. */
+START_TEST(a_signal_page_that_fails_while_a_plan_is_on_its_way_is_missed) {
+        struct fixture f;
+        struct memory a = there(1), page = { .n_bytes = 4096, .path = PATH_MEMFD, .fd = -1 };
+        struct signal signal = { .page = &page, .slot = 3, .value = 7 };
+        struct task *t = make_task(&a, &a);
+        set_up(&f);
+        f.w->last_number = 1;
+        t->signals = &signal;
+        t->n_signals = 1;
+        workers_start(f.w, t);
+        allow(&f, 2);
+        uint64_t number = read_packet(&f, WORKER_IMPORT)->import.number;
+        say_failed(&f, number);
+        allow(&f, 100);
+        ck_assert_uint_eq(read_run(&f, &a), number);
+        workers_forget(f.w, &page);
+        t->signals = NULL;
+        tear_down(&f);
+        engine_task_free(t);
+}
+END_TEST
+
+START_TEST(host_memory_that_has_failed_has_no_number_in_the_next_process) {
+        struct fixture f;
+        struct memory a = there(1), b = { .n_bytes = 4 * COUNT, .path = PATH_MEMFD, .fd = -1 };
+        struct task *t = make_task(&a, &b);
+        set_up(&f);
+        f.w->last_number = 1;
+        workers_start(f.w, t);
+        allow(&f, 2);
+        say_failed(&f, read_packet(&f, WORKER_IMPORT)->import.number);
+        workers_lose(f.w, "it has ended");
+        ck_assert_uint_eq(b.remote, 0);
+        ck_assert_uint_eq(f.w->n_failed, 0);
+        ck_assert_ptr_null(f.w->helds);
+        ck_assert(!workers_is_out(t)); /* it begins anew there */
+        tear_down(&f);
+        engine_task_free(t);
+}
+END_TEST
+
 /* Else its operands would name nothing, which no plan does, and the process would end. */
 START_TEST(host_memory_that_fails_while_a_plan_is_on_its_way_keeps_its_number) {
         struct fixture f;
@@ -290,5 +332,7 @@ END_TEST
 
 UNIT_MAIN("worker-send", 10, a_run_may_end_while_something_else_waits_behind_it,
         what_has_gone_out_whole_is_not_run_twice,
+        a_signal_page_that_fails_while_a_plan_is_on_its_way_is_missed,
+        host_memory_that_has_failed_has_no_number_in_the_next_process,
         host_memory_that_fails_while_a_plan_is_on_its_way_keeps_its_number,
         host_memory_that_has_failed_can_be_forgotten, P16_whose_memory_has_failed_is_one_of_those_of_the_plan)
