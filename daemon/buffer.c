@@ -332,12 +332,14 @@ static enum status buffer_check_ask(const struct buffer_ask *ask, struct error *
         return error_set(err, STATUS_INVALID, FIELD_ACCESS, "say whether the buffer is in, out or inout");
 }
 
-static enum status buffer_charge(struct buffers *b, struct buffer *buf, struct error *err) {
+static enum status buffer_charge(
+        struct buffers *b, struct buffer *buf, uint64_t granularity, struct error *err) {
+        const uint64_t n_bytes = quota_whole_bytes(buf->n_bytes, granularity);
         enum status status =
                 quota_charge(b->quotas, &buf->descriptor, buf->chore.uid, QUOTA_DESCRIPTORS, 1, err);
         if (status != STATUS_OK)
                 return status;
-        return quota_charge(b->quotas, &buf->bytes, buf->chore.uid, QUOTA_MAPPED_BYTES, buf->n_bytes, err);
+        return quota_charge(b->quotas, &buf->bytes, buf->chore.uid, QUOTA_MAPPED_BYTES, n_bytes, err);
 }
 
 /* Refused: the id is kept with the reason, at the price of a descriptor, so that nobody fills us with them.
@@ -401,7 +403,7 @@ enum status buffer_register(
         if (status == STATUS_OK)
                 status = buffer_check_fd(ask, &buf->file, err);
         if (status == STATUS_OK)
-                status = buffer_charge(b, buf, err);
+                status = buffer_charge(b, buf, ask->granularity, err);
         if (status != STATUS_OK) {
                 buffer_keep_failed(b, buf, status, err);
                 return status;

@@ -32,6 +32,7 @@ struct buffer_ask {
          * memory. */
         enum memory_path path;
         uint32_t device;
+        uint64_t granularity;        /* tuttid makes it there, in pieces of this; 0: it does not */
         const struct error *refused; /* it cannot be: the id stays as failed with this; NULL: it can */
 };
 

@@ -77,6 +77,14 @@ void conductor_find_device(struct conductor *c, struct buffer_ask *ask, struct e
         error_init(ret_refused, STATUS_OK);
         if (find_device(c, ask, ret_refused) != STATUS_OK)
                 ask->refused = ret_refused;
+        else if (ask->path == PATH_VMM_MADE)
+                ask->granularity = conductor_granularity(c, ask->device);
+}
+
+uint64_t conductor_granularity(const struct conductor *c, uint32_t device) {
+        const struct workers *w = c->house.workers;
+        const uint32_t k = device - DEVICE_GPU;
+        return k < workers_n_devices(w) ? workers_device(w, k)->granularity : 0;
 }
 
 void conductor_reply_registered(struct conductor *c, struct session *s, const struct buffer_news *news) {

@@ -271,6 +271,8 @@ void conductor_end_lane(struct conductor *c, struct session *s);
 /* Fills in where the memory lies that *ask registers, and how it is reached; or `refused` of *ask, which is
  * kept in *ret_refused. */
 void conductor_find_device(struct conductor *c, struct buffer_ask *ask, struct error *ret_refused);
+/* Of what is made on this device (its number). */
+uint64_t conductor_granularity(const struct conductor *c, uint32_t device);
 /* An import of device memory has ended well. */
 void conductor_reply_registered(struct conductor *c, struct session *s, const struct buffer_news *news);
 /* To whoever does it: the engine, or the GPU process. */

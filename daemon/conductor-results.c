@@ -47,6 +47,7 @@ static enum status conductor_attach(
                 .world_size = m->group->world_size,
                 .n_devices = engine_n_devices(c->house.engine),
                 .gpu = gpu,
+                .granularity = gpu ? conductor_granularity(c, gpu) : 0,
                 .words = s->lane ? lane_words(s->lane) : NULL,
                 .make = &r->make_result };
         return result_attach(c->house.results, &ask, &c->chores, err);

@@ -154,7 +154,9 @@ static const struct config_key keys[] = {
                 .help = "Descriptors that tuttid holds for one user." },
         { "quota.mapped-bytes", FIELD(quota.mapped_bytes), .rule.type = VALUE_BYTES, .rule.min = 4096,
                 .rule.max = UINT64_C(1) << 50, .rule.word = "MemTotal", .rule.of_word = memory_total,
-                .preset = "MemTotal", .help = "Memory of one user that tuttid has mapped." },
+                .preset = "MemTotal",
+                .help = "Memory of one user that tuttid has mapped, or made on GPUs, where it counts in the "
+                        "driver's whole pieces." },
         { "quota.pending", FIELD(quota.pending), .rule.type = VALUE_COUNT, .rule.min = 1,
                 .rule.max = UINT64_C(1) << 24, .preset = "65536",
                 .help = "Submissions of one user that have not ended." },

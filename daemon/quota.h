@@ -52,6 +52,13 @@ void quotas_free(struct quotas *q);
 /* This user, who has none yet, has limits of its own. 0 or -ENOMEM. */
 int quotas_override(struct quotas *q, uint32_t uid, const struct quota_limits *limits) MUST_USE;
 
+/* What memory that comes in pieces of `granularity` bytes (a power of two; 0: in any size) takes. */
+static inline uint64_t quota_whole_bytes(uint64_t n_bytes, uint64_t granularity) {
+        if (granularity == 0 || n_bytes > UINT64_MAX - granularity)
+                return n_bytes;
+        return (n_bytes + granularity - 1) & ~(granularity - 1);
+}
+
 /* Charges `amount` of `quota` to `uid` in an empty *charge. STATUS_OK, STATUS_QUOTA (with name, used, limit
  * in *err) or STATUS_NO_MEMORY. `err` is touched only then, and may be NULL. */
 enum status quota_charge(struct quotas *q, struct charge *charge, uint32_t uid, enum quota quota,

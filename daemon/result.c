@@ -187,8 +187,8 @@ static enum status result_begin(struct results *rs, const struct result *like, c
         r->chore.path = ask->gpu ? PATH_VMM_MADE : PATH_MEMFD;
         r->chore.device = r->device;
         r->chore.n_bytes = r->slots.stride_bytes * r->slots.n;
-        enum status status =
-                quota_charge(rs->quotas, &r->bytes, ask->uid, QUOTA_RESULT_BYTES, r->chore.n_bytes, err);
+        enum status status = quota_charge(rs->quotas, &r->bytes, ask->uid, QUOTA_RESULT_BYTES,
+                quota_whole_bytes(r->chore.n_bytes, ask->granularity), err);
         if (status == STATUS_OK)
                 status = quota_charge(rs->quotas, &r->descriptor, ask->uid, QUOTA_DESCRIPTORS, 1, err);
         if (status == STATUS_OK && !result_show(rs, r, ask->group))

@@ -44,8 +44,9 @@ struct slot_user;
 struct result_ask {
         uint64_t session, request, membership, group;
         uint32_t uid, rank, world_size;
-        uint32_t n_devices; /* host devices of this tuttid */
-        uint32_t gpu;       /* the number of the GPU that `make` names, one that serves; 0: it names none */
+        uint32_t n_devices;   /* host devices of this tuttid */
+        uint32_t gpu;         /* the number of the GPU that `make` names, one that serves; 0: it names none */
+        uint64_t granularity; /* of memory there */
         const _Atomic uint64_t *words; /* [LANE_WORDS] of the session's lane; NULL: it has none yet */
         const struct msg_make_result *make;
 };

@@ -114,8 +114,10 @@ static bool device_is_well(const struct worker_device *d) {
         memcpy(&has[0], &d->report.has_timeline, 1);
         memcpy(&has[1], &d->report.has_library, 1);
         memcpy(&has[2], &d->report.has_events, 1);
+        const uint64_t granularity = d->report.granularity;
         return d->device < d->n_devices && d->n_devices <= MAX_GPU_DEVICES && has[0] <= 1 && has[1] <= 1 &&
-               has[2] <= 1 && is_text(d->report.uuid, sizeof(d->report.uuid)) &&
+               has[2] <= 1 && (granularity & (granularity - 1)) == 0 &&
+               is_text(d->report.uuid, sizeof(d->report.uuid)) &&
                is_text(d->report.name, sizeof(d->report.name)) &&
                is_text(d->report.describe, sizeof(d->report.describe)) &&
                is_text(d->report.ways, sizeof(d->report.ways)) &&

@@ -17,6 +17,7 @@ struct gpu_device {
         char describe[GPU_TEXT_BYTES]; /* one line for people: compute capability, memory, driver */
         char why[GPU_TEXT_BYTES];      /* why it is off: it failed its test; "": it serves */
         uint64_t n_bytes;              /* of its memory */
+        uint64_t granularity;          /* of what is made there: a power of two; 0: nothing can be */
         uint32_t paths;                /* 1 << enum memory_path, for each kind of memory that it takes */
         uint32_t peers[2];             /* bit k % 32 of peers[k / 32]: it reads and writes GPU:k's memory */
         uint32_t nvlinks[2];           /* those of them that it reaches over links of their own */

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <tutti/admin.h>
+#include <tutti/object.h>
 #include <unistd.h>
 #include "gpu-host.h"
 #include "program.h"
@@ -137,6 +138,44 @@ START_TEST(P15_a_tuttid_gpu_that_is_not_confined_says_so) {
 }
 END_TEST
 
+static uint64_t used(struct tutti *t, const char *quota) {
+        struct tutti_answer *a;
+        uint64_t n = UINT64_MAX;
+        ck_assert_int_eq(tutti_admin_ask(t, TUTTI_ADMIN_QUOTA, NULL, NULL, &a), TUTTI_OK);
+        for (uint32_t i = 0; i < a->n_rows; i++)
+                if (a->rows[i].type == TUTTI_ROW_QUOTA && strcmp(a->rows[i].quota.name, quota) == 0)
+                        n = a->rows[i].quota.used;
+        tutti_answer_free(a);
+        ck_assert_uint_ne(n, UINT64_MAX);
+        return n;
+}
+
+#define PIECE_BYTES (UINT64_C(2) << 20) /* in which the fake driver gives memory */
+
+static void take_a_few_bytes(struct replica *me) {
+        struct tutti_object *o;
+        gpu_use_device(0);
+        struct tutti_group *g = replica_join_group(me, &TUTTI_JOIN(.group = "few"));
+        uint64_t mapped = used(me->t, "mapped-bytes"), made = used(me->t, "result-bytes");
+        struct tutti_buffer *b = gpu_take_buffer(me->t, 10);
+        ck_assert_uint_ge(used(me->t, "mapped-bytes"), mapped + PIECE_BYTES); /* and a signal page */
+        ck_assert_int_eq(
+                tutti_object_make(g, &TUTTI_OBJECT(.name = "few", .n_bytes = 40, .device = "GPU:0"), &o),
+                TUTTI_OK);
+        ck_assert_uint_eq((used(me->t, "result-bytes") - made) % PIECE_BYTES, 0);
+        ck_assert_uint_gt(used(me->t, "result-bytes"), made);
+        tutti_object_free(o);
+        gpu_leave(me, b);
+}
+
+/* And not as it was asked for: a driver gives whole pieces. */
+START_TEST(P18_device_memory_is_charged_as_it_is_given) {
+        struct host *h = gpu_host_start("1", NULL);
+        run_replicas(h, 1, take_a_few_bytes, NULL);
+        gpu_host_stop(h);
+}
+END_TEST
+
 UNIT_MAIN("gpu-walls", 120, P21_every_thread_of_tuttid_gpu_is_confined,
         G8_P21_what_has_taken_tuttid_gpu_over_cannot_get_out_of_it,
-        P15_a_tuttid_gpu_that_is_not_confined_says_so)
+        P15_a_tuttid_gpu_that_is_not_confined_says_so, P18_device_memory_is_charged_as_it_is_given)

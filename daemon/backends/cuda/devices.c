@@ -93,6 +93,7 @@ static void find_abilities(struct cuda *c, struct cuda_device *d) {
         char name[DEVICE_NAME_BYTES];
         device_name(DEVICE_GPU + d->index, name);
         find_granularity(c, d);
+        report->granularity = d->granularity;
         report->paths = 1u << PATH_MEMFD;
         if (d->granularity)
                 report->paths |= 1u << PATH_VMM_MADE | 1u << PATH_VMM_FD;
