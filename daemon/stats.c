@@ -73,8 +73,14 @@ static uint64_t bucket_bound(unsigned int bucket) {
         return (quarters[quarter] - 1) >> (63 - octave);
 }
 
+static uint64_t count_in(const struct histogram *h, unsigned int bucket) {
+        return (uint64_t)h->high[bucket] << 32 | h->low[bucket];
+}
+
 void histogram_add(struct histogram *h, uint64_t ns) {
-        h->buckets[bucket_of(ns)]++;
+        unsigned int bucket = bucket_of(ns);
+        if (++h->low[bucket] == 0)
+                h->high[bucket]++;
         h->n++;
         h->sum_ns += ns;
 }
@@ -82,13 +88,13 @@ void histogram_add(struct histogram *h, uint64_t ns) {
 uint64_t histogram_percentile(const struct histogram *h, double p) {
         uint64_t total = 0, seen = 0;
         for (unsigned int i = 0; i < HISTOGRAM_BUCKETS; i++)
-                total += h->buckets[i];
+                total += count_in(h, i);
         if (!total)
                 return 0;
         /* Nearest rank: the smallest value that is not below a share of p. */
         double wanted = ceil(p * (double)total);
         for (unsigned int i = 0; i < HISTOGRAM_BUCKETS; i++) {
-                seen += h->buckets[i];
+                seen += count_in(h, i);
                 if (seen && (double)seen >= wanted)
                         return bucket_bound(i);
         }
@@ -102,7 +108,7 @@ void histogram_octaves(const struct histogram *h, uint64_t ret[HISTOGRAM_OCTAVES
                 unsigned int octave = i / BUCKETS_PER_OCTAVE;
                 unsigned int at = octave > first ? octave - first : 0;
                 if (at < HISTOGRAM_OCTAVES)
-                        ret[at] += h->buckets[i];
+                        ret[at] += count_in(h, i);
         }
 }
 

@@ -17,8 +17,10 @@
 
 /* Zero-initialised: empty. */
 struct histogram {
-        uint64_t n, sum_ns;                  /* samples ever */
-        uint64_t buckets[HISTOGRAM_BUCKETS]; /* they only grow: who scrapes them takes differences */
+        uint64_t n, sum_ns; /* samples ever */
+        /* 48 bits each, which is enough for ever. They only grow: who scrapes them takes differences. */
+        uint32_t low[HISTOGRAM_BUCKETS];
+        uint16_t high[HISTOGRAM_BUCKETS];
 };
 
 void histogram_add(struct histogram *h, uint64_t ns);

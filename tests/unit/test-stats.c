@@ -85,15 +85,16 @@ START_TEST(a_bucket_of_four_billions_goes_on) {
         uint64_t octaves[HISTOGRAM_OCTAVES];
         histogram_add(&h, 100);
         unsigned int full = 0;
-        while (!h.buckets[full])
+        while (!h.low[full])
                 full++;
-        h.buckets[full] = UINT32_MAX;
+        h.low[full] = UINT32_MAX;
         h.n = UINT32_MAX;
         for (int i = 0; i < 1000; i++)
                 histogram_add(&h, 100000);
         histogram_add(&h, 100);
         ck_assert_uint_eq(h.n, UINT32_MAX + UINT64_C(1001));
-        ck_assert_uint_eq(h.buckets[full], UINT32_MAX + UINT64_C(1));
+        ck_assert_uint_eq(h.low[full], 0);
+        ck_assert_uint_eq(h.high[full], 1);
         histogram_octaves(&h, octaves);
         ck_assert_uint_eq(octaves[0], UINT32_MAX + UINT64_C(1));
         ck_assert_uint_eq(octaves[7], 1000); /* below 131,072 ns */
