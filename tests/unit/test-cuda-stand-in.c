@@ -1,5 +1,6 @@
 /* Host memory that the driver would not register, which a run copies in and out: in slices, with gaps left
  * alone, and where a client has taken it away that run ends and no other (P16, F8). */
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -124,6 +125,55 @@ START_TEST(F8_gaps_of_a_large_output_are_left_alone) {
 }
 END_TEST
 
+/* --- and what comes behind it --- */
+
+struct slot {
+        _Atomic uint64_t ready, done;
+};
+
+/* Its client's stream comes to the second behind the first: who let that one wait before this one in the
+ * streams of their group would wait for ever. */
+START_TEST(what_waits_for_its_client_waits_behind_what_is_copied) {
+        struct bench t;
+        struct plan first, second;
+        bench_prepare(&t, "1");
+        bench_open(&t);
+        fakecuda_strike(t.fake, &(struct fakecuda_strike){ .fault = FAKECUDA_FAILS,
+                                        .call = "cuMemHostRegister",
+                                        .code = CUDA_ERROR_OUT_OF_MEMORY });
+        struct chore a = bench_memory(&t, HOST, MUCH), b = bench_memory(&t, HOST, MUCH),
+                     in = bench_memory(&t, 0, 4096), out = bench_memory(&t, 0, 4096),
+                     page = bench_memory(&t, HOST, sizeof(struct slot));
+        ck_assert_ptr_nonnull(bench_fallback(&t, "pinned")); /* of a alone */
+        add_much(&first, &a, &b);
+        plan_init(&second);
+        bench_add(&second, &(struct bench_step){ .operands = (const struct chore *const[]){ &in, &out },
+                                   .step = { .kind = STEP_COPY,
+                                           .device = DEVICE_GPU,
+                                           .dtype = DTYPE_U8,
+                                           .n_inputs = 1,
+                                           .n_outputs = 1,
+                                           .count = 4096 } });
+        bench_freeze(&second, 0);
+        const struct signal signal = { .page = page.memory, .value = 1 };
+        struct run run = { .plan = &first, .group = 1 },
+                   next = { .plan = &second, .group = 1, .signals = &signal, .n_signals = 1 };
+        bench_launch(&t, &run);
+        bench_launch(&t, &next);
+        ck_assert(bench_wait(&t, &run, 10));
+        ck_assert_msg(run.status == STATUS_OK, "%s", run.why);
+        ck_assert(!next.is_over);
+        atomic_store(&((struct slot *)bench_data(&page))->ready, 1);
+        ck_assert(bench_wait(&t, &next, 10));
+        ck_assert_msg(next.status == STATUS_OK, "%s", next.why);
+        plan_deinit(&first);
+        plan_deinit(&second);
+        for (struct chore *const *c = (struct chore *const[]){ &a, &b, &in, &out, &page, NULL }; *c; c++)
+                bench_release(&t, *c);
+        bench_close(&t);
+}
+END_TEST
+
 /* --- what is not there --- */
 
 static void take_away(const struct chore *chore) {
@@ -177,4 +227,5 @@ START_TEST(P16_an_output_that_is_gone_ends_its_run_alone) {
 END_TEST
 
 UNIT_MAIN("cuda-stand-in", 60, F8_much_is_copied_in_slices, F8_gaps_of_a_large_output_are_left_alone,
-        P16_an_input_that_is_gone_ends_its_run_alone, P16_an_output_that_is_gone_ends_its_run_alone)
+        what_waits_for_its_client_waits_behind_what_is_copied, P16_an_input_that_is_gone_ends_its_run_alone,
+        P16_an_output_that_is_gone_ends_its_run_alone)

@@ -8,8 +8,8 @@
  *
  * A run that brings signals may wait for them in its stream, so that nothing passes through the host. It is
  * held by the host instead where others would wait behind it: when it has a step of the library (whose
- * communicators all groups share), when host memory is to be copied first, when no lane is left, or when many
- * wait already. */
+ * communicators all groups share), when host memory is to be copied first, when no lane is left, when one of
+ * its group before it is not in the streams, or when many wait already. */
 #pragma once
 
 #include <stdatomic.h>

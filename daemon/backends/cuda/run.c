@@ -152,6 +152,19 @@ static bool must_be_ready(struct cuda *c, const struct flight *f) {
                count_waiting(c) >= MAX_WAITING || !tenant_may_wait_on_device(c, f);
 }
 
+/* One of its group that was launched before it is not in the streams yet. To wait there for a client before
+ * that one would be to wait for ever: the client's stream may come to this one behind it. */
+static bool is_behind(struct cuda *c, const struct flight *f) {
+        list_for_each (it, &c->runs) {
+                const struct flight *other = list_entry(it, struct flight, link);
+                if (other == f)
+                        return false;
+                if (other->run->group == f->run->group && other->phase < FLIGHT_FED)
+                        return true;
+        }
+        return false;
+}
+
 static void time_out(struct flight *f, uint32_t late) {
         flight_fail(f, STATUS_TIMEOUT, "the client's stream did not signal; nothing was written");
         f->run->late_signal = late;
@@ -180,7 +193,7 @@ static bool may_go(struct cuda *c, struct flight *f) {
                 return false;
         }
         bool is_ready = flight_is_ready(c, f, &late);
-        if (!is_ready && must_be_ready(c, f)) {
+        if (!is_ready && (must_be_ready(c, f) || is_behind(c, f))) {
                 if (clock_now_ns() - f->launched_ns > f->run->limit_ns)
                         time_out(f, late);
                 return false;
@@ -284,6 +297,9 @@ static void come(struct cuda *c, struct flight *f) {
                 f->phase = FLIGHT_COMING;
         }
         if (flight_copy_in(f) && !f->has_failed) {
+                for (uint32_t i = 0; i < f->n_sets;
+                        i++) /* what was aborted meanwhile was none of its doing */
+                        f->n_aborts[i] = clique_n_aborts(c, f->sets[i]);
                 f->fed_ns = clock_now_ns();
                 f->phase = FLIGHT_FEEDING;
         }
