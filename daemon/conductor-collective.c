@@ -346,6 +346,7 @@ static int32_t highest_priority(const struct meeting *m) {
 
 static void task_begin(struct task *t, const struct meeting *m) {
         t->culprit_session = 0;
+        t->is_untouched = false;
         memset(&t->found, 0, sizeof(t->found));
         t->uid = m->group->uid;
         t->priority = highest_priority(m);
@@ -401,7 +402,7 @@ void conductor_blame(struct conductor *c, const struct meeting *m, const struct 
         describe_meeting(m, err);
         err->loss = LOSS_EJECTED;
         err->field = FIELD_DATA;
-        err->outputs_undefined = true;
+        err->outputs_undefined = !t->is_untouched;
         err->have = m->have;
         rankset_for_each (rank, &m->have) {
                 if (m->halves[rank]->session != t->culprit_session)

@@ -532,6 +532,7 @@ uint64_t conductor_next_ns(const struct conductor *c) {
 
 void conductor_reconfigured(struct conductor *c, uint64_t now_ns) {
         c->now_ns = now_ns;
+        c->told_work = 0;
         conductor_forget_all_roads(c);
         conductor_settle(c);
 }
