@@ -125,6 +125,7 @@ bool conductor_tell_in_parts(struct conductor *c, struct meeting *m) {
 }
 
 void conductor_tell_formed(struct conductor *c, struct group *g) {
+        g->formed = g->alive; /* some may have gone before it is told */
         if (g->n_untold == 0)
                 conductor_formed(c, g);
         else

@@ -237,7 +237,7 @@ void conductor_formed(struct conductor *c, struct group *g) {
                                 .epoch = g->epoch,
                                 .rank = (uint32_t)rank,
                                 .world_size = g->world_size,
-                                .members = g->alive } };
+                                .members = g->formed } };
                 conductor_reply(c, session_find(c->house.sessions, m->session), &reply);
         }
         rendezvous_drop_resumes(g);

@@ -96,6 +96,7 @@ struct group {
                                   in outcome.over, to be forgotten */
         uint32_t n_untold;     /* the conductor's: of its ended meetings, of which nobody is told yet */
         bool is_formed_untold; /* the conductor's: a new epoch waits for these to be told */
+        struct rankset formed; /* the conductor's: who was alive when the epoch began */
         bool is_stalled;       /* its oldest meeting is older than stall_warn */
         bool is_restored;      /* its members have carried it over from the tuttid before */
         struct alarm join_deadline, stall;

@@ -185,43 +185,75 @@ static uint64_t ask_to_rejoin(struct raw *r, const struct raw_member *m) {
                 r, &(struct request){ .type = REQUEST_REJOIN, .reform = { .membership = m->membership } });
 }
 
-/* More than is told in a turn: nobody hears of the new epoch while it may take what is left for its own. */
-START_TEST(P5_what_ends_with_an_epoch_is_told_before_the_next_one) {
-        struct host *h = host_start(NULL);
+struct much {
+        struct host *h;
         struct raw *r[2];
         struct raw_member m[2];
         uint64_t asked[2];
-        struct reply reply;
-        uint32_t n = 0;
+};
+
+/* More is pending than is told in a turn when both ask for the next epoch. */
+static void leave_much_pending(struct much *p) {
+        p->h = host_start(NULL);
         for (uint32_t i = 0; i < 2; i++) {
                 const struct request join = raw_join_request("much", i, 2);
-                r[i] = raw_open(host_socket(h));
-                asked[i] = raw_send(r[i], &join);
+                p->r[i] = raw_open(host_socket(p->h));
+                p->asked[i] = raw_send(p->r[i], &join);
         }
         for (uint32_t i = 0; i < 2; i++)
-                m[i] = raw_joined(r[i], asked[i]);
+                p->m[i] = raw_joined(p->r[i], p->asked[i]);
         for (uint32_t i = 0; i < N_PENDING; i++) {
                 char key[16];
                 snprintf(key, sizeof(key), "%u", i);
-                raw_barrier(r[0], &m[0], key);
+                raw_barrier(p->r[0], &p->m[0], key);
         }
-        for (uint32_t i = 0; i < 2; i++)
-                asked[i] = ask_to_rejoin(r[i], &m[i]);
-        while (raw_take(r[0], &reply) && reply.request != asked[0]) {
+        p->asked[0] = ask_to_rejoin(p->r[0], &p->m[0]);
+        raw_settle(p->r[0]); /* which has been heard before the other */
+        p->asked[1] = ask_to_rejoin(p->r[1], &p->m[1]);
+}
+
+/* What the first hears: all that has ended, and then of the epoch. */
+static struct reply hear_of_the_epoch(struct much *p) {
+        struct reply reply;
+        uint32_t n = 0;
+        while (raw_take(p->r[0], &reply) && reply.request != p->asked[0]) {
                 ck_assert_int_eq(reply.status, STATUS_REPLICA_LOST);
                 n++;
         }
         ck_assert_uint_eq(n, N_PENDING);
         ck_assert_int_eq(reply.status, STATUS_OK);
-        ck_assert_uint_eq(reply.joined.epoch, m[0].epoch + 1);
-        ck_assert_uint_eq(raw_joined(r[1], asked[1]).epoch, m[1].epoch + 1);
+        ck_assert_uint_eq(reply.joined.epoch, p->m[0].epoch + 1);
+        return reply;
+}
+
+/* Nobody hears of the new epoch while it may take what is left for its own. */
+START_TEST(P5_what_ends_with_an_epoch_is_told_before_the_next_one) {
+        struct much p;
+        leave_much_pending(&p);
+        hear_of_the_epoch(&p);
+        ck_assert_uint_eq(raw_joined(p.r[1], p.asked[1]).epoch, p.m[1].epoch + 1);
         for (uint32_t i = 0; i < 2; i++)
-                raw_close(r[i]);
-        host_expect_counters_zero(h);
-        host_stop(h);
+                raw_close(p.r[i]);
+        host_expect_counters_zero(p.h);
+        host_stop(p.h);
+}
+END_TEST
+
+/* Who has gone before that is told was of the epoch all the same: it is not one of fewer. */
+START_TEST(P5_the_members_of_an_epoch_are_those_with_whom_it_began) {
+        struct much p;
+        leave_much_pending(&p);
+        raw_send(p.r[1], &(struct request){ .type = REQUEST_LEAVE, .membership = p.m[1].membership });
+        const struct reply reply = hear_of_the_epoch(&p);
+        ck_assert(rankset_has(&reply.joined.members, 0) && rankset_has(&reply.joined.members, 1));
+        raw_close(p.r[1]);
+        raw_close(p.r[0]);
+        host_expect_counters_zero(p.h);
+        host_stop(p.h);
 }
 END_TEST
 
 UNIT_MAIN("rejoin-storm", 60, K3_a_hundred_groups_fail_to_form_and_to_be_formed_anew,
         P5_whoever_dies_whenever_the_others_meet_again_with_who_comes,
-        P5_what_ends_with_an_epoch_is_told_before_the_next_one)
+        P5_what_ends_with_an_epoch_is_told_before_the_next_one,
+        P5_the_members_of_an_epoch_are_those_with_whom_it_began)
