@@ -44,6 +44,11 @@ static void note_status(struct ending *e, enum tutti_status status, const char *
                 text + n + (text[n] == '\n'));
 }
 
+/* Of a call that has just returned this: its sentence is asked for behind it. */
+static void note_call(struct ending *e, enum tutti_status status) {
+        note_status(e, status, tutti_error());
+}
+
 /* This replica cannot take part, for want of something. The others are not to wait: what they have under this
  * key ends by a half of another kind. */
 static void stay_away(const struct diag_replica *me, const char *key, bool has_memory, struct ending *e) {
@@ -154,7 +159,7 @@ static void try_broadcast(const struct diag_replica *me, enum tutti_dtype dtype,
         } else {
                 diag_fill(&c, 1, wanted, N_SMALL);
                 diag_fill(&c, me->rank, p.data, N_SMALL);
-                note_status(e, tutti_broadcast(me->g, key, 1, &p.value), tutti_error());
+                note_call(e, tutti_broadcast(me->g, key, 1, &p.value));
                 if (e->status == TUTTI_OK)
                         compare(e, &p, dtype, wanted, N_SMALL);
         }
@@ -184,7 +189,7 @@ static void try_batch(const struct diag_replica *me, struct ending *e) {
                         out[i].offset += at * sizeof(float);
                         entries[i] = TUTTI_ENTRY(.input = &in[i], .output = &out[i]);
                 }
-                note_status(e, tutti_batch_reduce(me->g, "batch", c.op, entries, N_BATCH), tutti_error());
+                note_call(e, tutti_batch_reduce(me->g, "batch", c.op, entries, N_BATCH));
                 if (e->status == TUTTI_OK)
                         compare(e, &to, c.dtype, wanted, n);
         }
@@ -204,7 +209,7 @@ static void try_all(struct diag_replica *me) {
                 try_broadcast(me, (enum tutti_dtype)dtype, &f->broadcasts[me->rank][dtype]);
         try_case(me, &large, N_LARGE, &f->large[me->rank]);
         try_batch(me, &f->batch[me->rank]);
-        note_status(&f->barrier[me->rank], tutti_barrier(me->g, "barrier"), tutti_error());
+        note_call(&f->barrier[me->rank], tutti_barrier(me->g, "barrier"));
 }
 
 /* --- what came of it --- */
