@@ -265,6 +265,8 @@ static void all_go(struct world *w) {
                 w->now_ns += 100 * NS_PER_MS;
         }
         settle(w);
+        w->now_ns += 20 * NS_PER_S; /* pages that a client had kept are looked at every ten seconds at last */
+        settle(w);
 }
 
 static void expect_nothing_left(const struct world *w) {
