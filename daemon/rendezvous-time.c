@@ -190,10 +190,14 @@ static void stall_fire(struct rendezvous *r, struct circle *c, uint64_t now_ns, 
 
 /* --- what is due --- */
 
-static void meeting_expire(struct rendezvous *r, struct meeting *m, uint64_t now_ns, struct outcome *out) {
+/* Its alarm was set for `rang_ns`. */
+static void meeting_expire(
+        struct rendezvous *r, struct meeting *m, uint64_t rang_ns, uint64_t now_ns, struct outcome *out) {
         uint64_t at_ns;
         const struct half *due = first_due(m, &at_ns);
-        if (at_ns > now_ns) { /* its clock stands, or has stood since the alarm was set */
+        /* Its clock stands, or has stood since the alarm was set. What is due later has its turn then,
+         * however late we wake: a pause may end before. */
+        if (at_ns > rang_ns) {
                 meeting_set_alarm(r, m);
                 return;
         }
@@ -233,10 +237,11 @@ static void ring(struct rendezvous *r, struct heap *heap, uint64_t now_ns, struc
                 member_end_busy(r, list_entry(heap->slots[0], struct member, busy_end), now_ns, out);
                 return;
         }
+        const uint64_t rang_ns = heap_next_ns(heap);
         struct alarm *alarm = heap_take_due(heap, now_ns);
         CHECK(alarm);
         if (heap == &r->deadlines)
-                meeting_expire(r, list_entry(alarm, struct meeting, deadline), now_ns, out);
+                meeting_expire(r, list_entry(alarm, struct meeting, deadline), rang_ns, now_ns, out);
         else if (heap == &r->join_deadlines)
                 circle_join_deadline(
                         r, circle_of(list_entry(alarm, struct group, join_deadline)), now_ns, out);
