@@ -14,6 +14,7 @@
 #include "base/fd.h"
 #include "fake-gpu.h"
 #include "worker.h"
+#include "worker-task.h"
 
 struct fixture {
         uv_loop_t loop;
@@ -106,8 +107,6 @@ static struct chore *take_chore(struct fixture *f) {
 
 /* --- memory and tasks --- */
 
-#define COUNT 1000
-
 struct piece_of_memory {
         struct chore chore;
         float *values;
@@ -155,27 +154,6 @@ static void let_go(struct fixture *f, struct piece_of_memory *m) {
         ck_assert_ptr_null(m->chore.memory);
         fd_close(&m->chore.fd);
         munmap(m->values, 8192);
-}
-
-/* The sum of both, into the first. */
-static struct task *make_task(struct memory *a, struct memory *b) {
-        struct task *t = engine_task_new();
-        ck_assert_ptr_nonnull(t);
-        const struct step step = { .kind = STEP_REDUCE,
-                .device = DEVICE_GPU,
-                .op = OP_SUM,
-                .dtype = DTYPE_F32,
-                .n_inputs = 2,
-                .n_outputs = 1,
-                .count = COUNT };
-        struct step *s = plan_add_step(&t->plan, &step);
-        ck_assert_ptr_nonnull(s);
-        plan_inputs(&t->plan, s)[0] = (struct operand){ .memory = a };
-        plan_inputs(&t->plan, s)[1] = (struct operand){ .memory = b, .rank = 1 };
-        plan_outputs(&t->plan, s)[0] = (struct operand){ .memory = a };
-        t->plan.device = DEVICE_GPU;
-        plan_freeze(&t->plan, 4096);
-        return t;
 }
 
 static enum status run(struct fixture *f, struct memory *a, struct memory *b) {
