@@ -67,16 +67,21 @@ static void describe_meeting(const struct meeting *m, struct error *err) {
         err->missing = missing(m);
 }
 
-struct error *error_new(struct rendezvous *r) {
-        struct error *err = r->n_errors < MAX_ERRORS ? malloc(sizeof(*err)) : NULL;
-        if (err)
-                r->n_errors++;
+struct error *error_new(struct rendezvous *r, const struct group *g) {
+        uint32_t *n = &r->n_errors[g->uid % N_ERROR_SHARES];
+        struct error *err = *n < MAX_ERRORS ? malloc(sizeof(*err)) : NULL;
+        *n += err != NULL;
         return err;
+}
+
+void error_free(struct rendezvous *r, const struct group *g, struct error *err) {
+        r->n_errors[g->uid % N_ERROR_SHARES] -= err != NULL;
+        free(err);
 }
 
 static struct error *make_error(
         struct rendezvous *r, const struct meeting *m, const struct reason *why, uint64_t now_ns) {
-        struct error *err = error_new(r);
+        struct error *err = error_new(r, m->group);
         if (!err)
                 return NULL;
         error_init(err, why->status);
@@ -143,7 +148,7 @@ void meeting_note_finished(const struct meeting *m, uint64_t now_ns) {
 void rendezvous_done(struct rendezvous *r, struct meeting *m, enum status status, const struct error *err,
         uint64_t now_ns) {
         CHECK(m->state == MEETING_SEALED);
-        struct error *copy = status == STATUS_OK || !err ? NULL : error_new(r);
+        struct error *copy = status == STATUS_OK || !err ? NULL : error_new(r, m->group);
         if (copy)
                 *copy = *err;
         conclude(r, m, status, now_ns, copy);

@@ -23,7 +23,8 @@
 #define LARGE_HALF_BYTES (1u << 20)  /* from these on a half is pages of its own, and given back elsewhere */
 #define EXPIRIES_A_CALL  32          /* alarms, and meetings that are walked through for them: */
 #define LOOKS_A_CALL     4096
-#define MAX_ERRORS       4096 /* that ended meetings hold at a time: 24 MiB */
+#define MAX_ERRORS       4096 /* that ended meetings of one user hold at a time: 24 MiB */
+#define N_ERROR_SHARES   64   /* users whose numbers are equal modulo this share one */
 
 /* Whose memberships end with a session: its members that are JOINING or ALIVE. */
 struct party {
@@ -77,7 +78,7 @@ struct rendezvous {
         struct list halves[N_HALF_CLASSES]; /* pools */
         struct list buried;                 /* struct half.pool_link: to be freed elsewhere */
         size_t pooled_bytes;
-        uint32_t n_errors; /* held by ended meetings and reforms */
+        uint32_t n_errors[N_ERROR_SHARES]; /* held by ended meetings and reforms, by user */
 };
 
 static inline struct circle *circle_of(struct group *g) {
@@ -202,9 +203,11 @@ void reason_fill(const struct reason *why, struct error *err);
 /* A GATHERING meeting is ENDED for all, in `ended`; debts for those who are not there. */
 void meeting_end(struct rendezvous *r, struct meeting *m, const struct reason *why, uint64_t now_ns,
         struct outcome *out);
-/* Bounded, for one death may end as many meetings as a user may have pending; NULL at the bound, and when
- * memory is short: the status alone is told then. Counted in n_errors until it is freed. */
-struct error *error_new(struct rendezvous *r);
+/* NULL when memory is short, or when the group's user has MAX_ERRORS: the status alone is told then. It
+ * counts as that user's until error_free, so that nobody's errors cost others theirs. */
+struct error *error_new(struct rendezvous *r, const struct group *g);
+/* NULL is fine. */
+void error_free(struct rendezvous *r, const struct group *g, struct error *err);
 /* Job, group, epoch, world size, key and kind, and a rank where none is named. */
 void describe_half(const struct member *member, const struct half *half, struct error *err);
 

@@ -43,9 +43,7 @@ static struct reform *reform_take(struct rendezvous *r, struct member *m) {
 void rendezvous_reform_free(struct rendezvous *r, struct reform *reform) {
         if (!reform)
                 return;
-        if (reform->error)
-                r->n_errors--;
-        free(reform->error);
+        error_free(r, reform->group, reform->error);
         list_unlink(&reform->outcome_link);
         free(reform);
 }
@@ -61,7 +59,7 @@ static void reform_answer(
         struct rendezvous *r, struct member *m, const struct error *why, struct outcome *out) {
         struct reform *reform = reform_take(r, m);
         reform->status = why->status;
-        reform->error = error_new(r);
+        reform->error = error_new(r, m->group);
         if (reform->error)
                 *reform->error = *why;
         list_append(&out->answered, &reform->outcome_link);

@@ -338,9 +338,7 @@ void meeting_recycle(struct rendezvous *r, struct meeting *m) {
         rankset_for_each (rank, &m->have) {
                 rendezvous_half_free(r, m->halves[rank]);
         }
-        if (m->error)
-                r->n_errors--;
-        free(m->error);
+        error_free(r, m->group, m->error);
         list_unlink(&m->group_link);
         list_unlink(&m->outcome_link);
         charge_release(&m->charge);

@@ -276,7 +276,7 @@ START_TEST(a_half_without_memory_for_its_meeting_is_a_refusal) {
 }
 END_TEST
 
-START_TEST(errors_that_wait_to_be_told_are_bounded) {
+START_TEST(P18_errors_that_wait_to_be_told_are_bounded_for_each_user) {
         struct room room;
         room_open(&room);
         struct group *g = room_form(&room, 2, ON_DEATH_FAIL);
@@ -285,11 +285,22 @@ START_TEST(errors_that_wait_to_be_told_are_bounded) {
                 half->key = key_sequence(i);
                 ck_assert_int_eq(room_submit_half(&room, half), STATUS_OK);
         }
+        struct join ask = room_ask("other", 2, 0);
+        ask.uid = 2000;
+        struct group *other = room_form_like(&room, ask);
+        ck_assert_int_eq(room_submit_half(&room, room_half(&room, other, 0, "y")), STATUS_OK);
         room_lose(&room, g, 1);
+        room_lose(&room, other, 1);
         struct meeting *m;
         int n_with = 0, n_without = 0;
         while ((m = room_take(&room.out.ended))) {
                 ck_assert_int_eq(m->status, STATUS_REPLICA_LOST);
+                if (m->group == other) { /* of another user: it has not been used up for him */
+                        ck_assert_ptr_nonnull(m->error);
+                        ck_assert_int_eq(m->error->rank, 1);
+                        room_release(&room, m);
+                        continue;
+                }
                 *(m->error ? &n_with : &n_without) += 1;
                 room_release(&room, m);
         }
@@ -301,4 +312,5 @@ END_TEST
 
 UNIT_MAIN("rendezvous-memory", 30, after_warm_up_10000_collectives_ask_for_no_memory,
         memory_short_at_any_call_leaves_nothing_and_harms_nobody_else,
-        a_half_without_memory_for_its_meeting_is_a_refusal, errors_that_wait_to_be_told_are_bounded)
+        a_half_without_memory_for_its_meeting_is_a_refusal,
+        P18_errors_that_wait_to_be_told_are_bounded_for_each_user)
