@@ -169,6 +169,14 @@ static void conductor_end_ejected(struct conductor *c, struct session *s) {
         conductor_end_session(c, s, LOSS_EJECTED, s->eject_why);
 }
 
+/* An import has ended: perhaps the last one that a half waits for. */
+static void conductor_go_on_with_held(struct conductor *c, struct session *s) {
+        if (!s->held || buffers_is_importing(c->house.buffers, s->id))
+                return;
+        session_resume(c->house.sessions, s);
+        session_mark(c->house.sessions, s, SESSION_RESUMED);
+}
+
 /* A piece of memory work has ended. */
 static void conductor_chore_done(struct conductor *c, struct chore *chore) {
         struct buffer_news news;
@@ -192,16 +200,14 @@ static void conductor_chore_done(struct conductor *c, struct chore *chore) {
                 return;
         if (news.status == STATUS_OK && news.is_device) {
                 conductor_reply_registered(c, s, &news);
-                if (s->held && !buffers_is_importing(c->house.buffers, s->id))
-                        session_resume(c->house.sessions, s);
+                conductor_go_on_with_held(c, s);
                 return;
         }
         error_init(&c->error, news.status);
         c->error.field = news.status == STATUS_OK ? FIELD_UNSPECIFIED : FIELD_BUFFER;
         error_set_detail(&c->error, "%s", news.why);
         conductor_reply_status(c, s, news.request, news.status, &c->error);
-        if (s->held && !buffers_is_importing(c->house.buffers, s->id))
-                session_resume(c->house.sessions, s);
+        conductor_go_on_with_held(c, s);
 }
 
 /* --- the corridor --- */

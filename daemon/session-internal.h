@@ -34,6 +34,8 @@ struct connection {
         int socket, pidfd;
         uv_poll_t io, death;
         bool has_io, has_death, is_paused, is_eof, is_closing;
+        bool has_missed; /* something came while it was paused */
+        int watched;     /* enum uv_poll_event: what io is started for */
         uint32_t n_open_handles;
         struct list outgoing;
         size_t queued_bytes;
@@ -60,7 +62,8 @@ static inline struct connection *connection_of(const struct session *session) {
         return (struct connection *)(void *)(uintptr_t)session;
 }
 
-/* What the socket is watched for: reading unless paused or over, writing while something waits. */
+/* What the socket is watched for: reading unless paused or over, writing while something waits. A pause alone
+ * changes nothing until something comes in it: most are over before. */
 void connection_watch(struct connection *c);
 /* Sends what waits, as far as the socket takes it. */
 void connection_flush(struct connection *c);

@@ -85,12 +85,14 @@ static void connection_on_io(uv_poll_t *handle, int status, int events);
 
 void connection_watch(struct connection *c) {
         int events = 0;
-        if (!c->is_paused && !c->is_eof)
+        bool is_read = !c->is_paused || (c->watched & UV_READABLE && !c->has_missed);
+        if (is_read && !c->is_eof)
                 events |= UV_READABLE;
         if (!list_is_empty(&c->outgoing))
                 events |= UV_WRITABLE;
-        if (!c->has_io || c->is_closing)
+        if (!c->has_io || c->is_closing || events == c->watched)
                 return;
+        c->watched = events;
         if (events)
                 uv_poll_start(&c->io, events, connection_on_io);
         else
@@ -99,11 +101,19 @@ void connection_watch(struct connection *c) {
 
 static void connection_on_io(uv_poll_t *handle, int status, int events) {
         struct connection *c = handle->data;
+        if (status < 0)
+                c->watched = 0; /* libuv has stopped it */
         if (status < 0 ||
                 events & UV_WRITABLE) /* a peer that is gone takes everything: nothing waits for it */
                 connection_flush(c);
-        if (status < 0 || events & UV_READABLE)
+        if (status >= 0 && !(events & UV_READABLE))
+                return;
+        if (!c->is_paused) {
                 session_mark(c->sessions, &c->session, SESSION_READABLE);
+                return;
+        }
+        c->has_missed = true;
+        connection_watch(c);
 }
 
 static void connection_on_death(uv_poll_t *handle, int status, int events) {
@@ -145,6 +155,7 @@ static int connection_watch_io(struct connection *c) {
         c->io.data = c;
         c->has_io = true;
         c->n_open_handles++;
+        c->watched = UV_READABLE;
         return uv_poll_start(&c->io, UV_READABLE, connection_on_io);
 }
 
@@ -316,9 +327,11 @@ void session_pause(struct session *session) {
 
 void session_resume(struct sessions *s, struct session *session) {
         struct connection *c = connection_of(session);
-        c->is_paused = false;
+        bool has_missed = c->has_missed;
+        c->is_paused = c->has_missed = false;
         connection_watch(c);
-        session_mark(s, session, SESSION_RESUMED);
+        if (has_missed)
+                session_mark(s, session, SESSION_READABLE);
 }
 
 /* --- status page --- */

@@ -34,7 +34,7 @@ enum session_event {
         SESSION_READABLE = 1 << 0,
         SESSION_DEAD = 1 << 1,      /* its process has ended */
         SESSION_HUNG_UP = 1 << 2,   /* EOF, and the process did not end within the grace time */
-        SESSION_RESUMED = 1 << 3,   /* what it waited for is there: handle what is held */
+        SESSION_RESUMED = 1 << 3,   /* the conductor's: what it waited for is there, handle what is held */
         SESSION_CAUGHT_UP = 1 << 4, /* it has taken all that was queued */
 };
 
@@ -101,7 +101,7 @@ void session_mark(struct sessions *s, struct session *session, enum session_even
 int session_receive(
         struct sessions *s, struct session *session, void *buf, struct packet *ret, uint64_t now_ns) MUST_USE;
 
-/* Stops and resumes reading. */
+/* Stops and resumes reading. What comes meanwhile is told behind it, by SESSION_READABLE. */
 void session_pause(struct session *session);
 void session_resume(struct sessions *s, struct session *session);
 

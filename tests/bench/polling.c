@@ -2,16 +2,19 @@
  *
  *     tutti-polling [SECONDS [GROUPS [PAUSE_US]]]
  *
- * Two replicas reduce 4 KiB again and again, with a pause between (0: none); beside them a third process asks
- * for the status, by turns for a quarter of a second, and not for the next. So both samples are of one run,
- * and what else the machine does is in both. All of it twice, by turns: as the machine is, and with its cores
- * kept from falling asleep by a process each that computes whenever nobody else does (SCHED_IDLE). How long a
- * core takes to wake up, and who is put on which, is the machine's; on the latter what is left is what tuttid
- * costs. GROUPS more groups are there and do nothing: each is a row of the answer. tuttid is found by
- * $TUTTI_DAEMON. Prints p50 and p99 of each, and what tuttid's process itself used for a call. Nothing is
- * asserted here: tests/integration/test-polling.c does that, at ten times the promise. */
+ * Two replicas reduce 4 KiB again and again, with a pause between (0: none); beside them a third process
+ * asks, by turns for a quarter of a second each, nobody, their tuttid for the status, and a second tuttid,
+ * which has nothing to do with them. So the samples are of one run, and what else the machine does is in all
+ * of them; and what it costs those who work that two more processes want a core is in the second and the
+ * third, so that the difference of these two is what asking costs that tuttid which works for them. All of it
+ * twice, by turns: as the machine is, and with its cores kept from falling asleep by a process each that
+ * computes whenever nobody else does (SCHED_IDLE). GROUPS more groups are there and do nothing: each is a row
+ * of the answer. tuttid is found by $TUTTI_DAEMON. Prints p50 and p99 of each, and what tuttid's process
+ * itself used for a call. Nothing is asserted here: tests/integration/test-polling.c does that, at ten times
+ * the promise. */
 #include <sched.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,22 +30,29 @@
 #define MAX_CORES   64
 #define NAP_US      20000
 
-enum phase { PHASE_QUIET, PHASE_POLLED, PHASE_AWAKE_QUIET, PHASE_AWAKE_POLLED, N_PHASES };
+enum asked { ASKED_NOBODY, ASKED_OURS, ASKED_OTHER, N_ASKED };
+
+#define N_PHASES (2 * N_ASKED) /* the latter half: with the cores kept awake */
 
 struct watched {
-        _Atomic uint32_t n_here, n_phases; /* enum phase, modulo N_PHASES */
+        _Atomic uint32_t n_here, n_phases;
         _Atomic int is_over;
         _Atomic uint64_t n_polls;
         double seconds;
         uint32_t n_groups;
         long pause_ns;    /* between two collectives, as between two steps */
         uint64_t call_ns; /* that tuttid works for a status call */
+        const char *other_socket;
         _Atomic uint32_t n[N_PHASES];
         uint64_t samples[N_PHASES][MAX_SAMPLES];
 };
 
-static enum phase phase_now(const struct watched *w) {
-        return (enum phase)(atomic_load(&w->n_phases) % N_PHASES);
+static enum asked asked_now(const struct watched *w) {
+        return (enum asked)(atomic_load(&w->n_phases) % N_ASKED);
+}
+
+static bool is_kept_awake(const struct watched *w) {
+        return atomic_load(&w->n_phases) % N_PHASES >= N_ASKED;
 }
 
 static void sleep_until(uint64_t at_ns) {
@@ -62,22 +72,27 @@ static void join_others(const struct watched *w, struct tutti *t) {
 }
 
 static void poll_status(struct watched *w) {
-        struct tutti *t = bench_open();
-        join_others(w, t);
+        struct tutti *ours = bench_open(), *other;
+        bench_ok(tutti_open(w->other_socket, &other), "open the other tuttid");
+        join_others(w, ours);
+        join_others(w, other);
         uint64_t next_ns = bench_now_ns();
         atomic_fetch_add(&w->n_here, 1);
         while (!atomic_load(&w->is_over)) {
                 struct tutti_answer *a = NULL;
                 sleep_until(next_ns += PERIOD_NS);
-                if (phase_now(w) == PHASE_QUIET || phase_now(w) == PHASE_AWAKE_QUIET) {
+                enum asked asked = asked_now(w);
+                if (asked == ASKED_NOBODY) {
                         next_ns = bench_now_ns();
                         continue;
                 }
+                struct tutti *t = asked == ASKED_OURS ? ours : other;
                 bench_ok(tutti_admin_ask(t, TUTTI_ADMIN_STATUS, NULL, NULL, &a), "status");
                 tutti_answer_free(a);
                 atomic_fetch_add(&w->n_polls, 1);
         }
-        tutti_close(t);
+        tutti_close(ours);
+        tutti_close(other);
 }
 
 /* Until it is over. */
@@ -89,7 +104,7 @@ static void keep_a_core_awake(const struct watched *w, uint32_t core) {
         if (sched_setscheduler(0, SCHED_IDLE, &none) < 0 || sched_setaffinity(0, sizeof(cores), &cores) < 0)
                 return; /* a core that is not ours */
         while (!atomic_load(&w->is_over))
-                if (phase_now(w) < PHASE_AWAKE_QUIET)
+                if (!is_kept_awake(w))
                         usleep(NAP_US);
 }
 
@@ -140,20 +155,22 @@ static void take_part(uint32_t rank, void *arg) {
                 keep_a_core_awake(arg, rank - 3);
 }
 
-static void print_quantile(struct watched *w, double p, const char *name, enum phase quiet) {
-        uint64_t ns[2];
-        for (uint32_t i = 0; i < 2; i++)
-                ns[i] = bench_quantile(w->samples[quiet + i], w->n[quiet + i], p);
-        printf("  %-4s %9.1f us  %9.1f us  %+6.1f %%\n", name, (double)ns[0] / 1e3, (double)ns[1] / 1e3,
-                100.0 * ((double)ns[1] / (double)ns[0] - 1));
+/* Of three samples, the first of which has this number. */
+static void print_quantile(struct watched *w, double p, const char *name, uint32_t first) {
+        double us[N_ASKED];
+        for (uint32_t i = 0; i < N_ASKED; i++)
+                us[i] = (double)bench_quantile(w->samples[first + i], w->n[first + i], p) / 1e3;
+        printf("  %-4s %9.1f us %9.1f us %+6.1f %% %9.1f us %+6.1f %%\n", name, us[ASKED_NOBODY],
+                us[ASKED_OURS], 100 * (us[ASKED_OURS] / us[ASKED_NOBODY] - 1), us[ASKED_OTHER],
+                100 * (us[ASKED_OTHER] / us[ASKED_NOBODY] - 1));
 }
 
-static void print_half(struct watched *w, enum phase quiet, const char *cores) {
-        printf("%s: %u waits quiet, %u polled; promised: p50 at most 10 %% longer, p99 50 %%\n", cores,
-                w->n[quiet], w->n[quiet + 1]);
-        print_quantile(w, 0.5, "p50", quiet);
-        print_quantile(w, 0.99, "p99", quiet);
-        print_quantile(w, 0.999, "p999", quiet);
+static void print_half(struct watched *w, uint32_t first, const char *cores) {
+        printf("%s, %u, %u and %u waits; promised: p50 at most 10 %% longer, p99 50 %%\n", cores, w->n[first],
+                w->n[first + 1], w->n[first + 2]);
+        print_quantile(w, 0.5, "p50", first);
+        print_quantile(w, 0.99, "p99", first);
+        print_quantile(w, 0.999, "p999", first);
 }
 
 struct cost {
@@ -191,12 +208,14 @@ int main(int argc, char **argv) {
                         "usage: TUTTI_DAEMON=/path/of/tuttid tutti-polling [SECONDS [GROUPS [PAUSE_US]]]\n");
                 return 64;
         }
-        struct bench_daemon d;
+        struct bench_daemon other, d; /* connected to is the one that was started last */
         struct watched *w = bench_shared(sizeof(*w));
         w->seconds = seconds;
         w->n_groups = (uint32_t)n_groups;
         w->pause_ns = pause_us * 1000;
         setvbuf(stdout, NULL, _IOLBF, 0);
+        bench_daemon_start(&other, tuttid);
+        w->other_socket = other.socket;
         bench_daemon_start(&d, tuttid);
         const long n_cores = sysconf(_SC_NPROCESSORS_ONLN);
         bench_replicas_of(&d, 3 + (uint32_t)(n_cores < MAX_CORES ? n_cores : MAX_CORES), 2, take_part, w);
@@ -204,10 +223,12 @@ int main(int argc, char **argv) {
         printf("all_reduce of 4 KiB, 2 replicas, %ld us between two, beside %.0f status calls a second of "
                "%ld "
                "groups, for each of which tuttid works %.1f us\n",
-                pause_us, (double)w->n_polls / (seconds / 2), 1 + n_groups, (double)w->call_ns / 1e3);
-        printf("             quiet        polled\n");
-        print_half(w, PHASE_QUIET, "as it is");
-        print_half(w, PHASE_AWAKE_QUIET, "cores kept awake");
+                pause_us, (double)w->n_polls / (seconds * (N_ASKED - 1) / N_ASKED), 1 + n_groups,
+                (double)w->call_ns / 1e3);
+        printf("             quiet       polled            another tuttid polled\n");
+        print_half(w, 0, "as it is");
+        print_half(w, N_ASKED, "cores kept awake");
         bench_daemon_stop(&d);
+        bench_daemon_stop(&other);
         return 0;
 }

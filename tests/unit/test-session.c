@@ -1,5 +1,6 @@
 /* A connection over a socketpair: packets, queueing, death, lingering, the page. */
 #include <errno.h>
+#include <poll.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
@@ -108,10 +109,34 @@ START_TEST(packets_come_in_order_and_reading_can_pause) {
         session_pause(f.session);
         ck_assert_int_eq(session_receive(f.sessions, f.session, buf, &p, 0), -EAGAIN);
         session_resume(f.sessions, f.session);
-        ck_assert_uint_eq(wait_events(&f) & SESSION_RESUMED, SESSION_RESUMED);
+        ck_assert_uint_eq(wait_events(&f), SESSION_READABLE);
         ck_assert_int_eq(session_receive(f.sessions, f.session, buf, &p, 0), 1);
         ck_assert_uint_eq(p.n_bytes, 5);
         ck_assert_int_eq(session_receive(f.sessions, f.session, buf, &p, 0), -EAGAIN);
+        tear_down(&f);
+}
+END_TEST
+
+/* P22: and the loop does not run for it meanwhile. */
+START_TEST(what_comes_in_a_pause_is_told_behind_it) {
+        struct fixture f;
+        struct packet p;
+        char buf[MAX_PACKET_BYTES];
+        set_up(&f);
+        for (int round = 0; round < 2; round++) {
+                session_pause(f.session);
+                ck_assert_int_eq(send(f.peer, "two", 3, 0), 3);
+                for (int i = 0; i < 3; i++)
+                        uv_run(&f.loop, UV_RUN_NOWAIT);
+                ck_assert_ptr_null(sessions_take_ready(f.sessions));
+                struct pollfd loop = { .fd = uv_backend_fd(&f.loop), .events = POLLIN };
+                ck_assert_int_eq(poll(&loop, 1, 0), 0);
+                session_resume(f.sessions, f.session);
+                ck_assert_uint_eq(wait_events(&f), SESSION_READABLE);
+                ck_assert_int_eq(session_receive(f.sessions, f.session, buf, &p, 0), 1);
+                ck_assert_uint_eq(p.n_bytes, 3);
+                ck_assert_int_eq(session_receive(f.sessions, f.session, buf, &p, 0), -EAGAIN);
+        }
         tear_down(&f);
 }
 END_TEST
@@ -448,7 +473,7 @@ START_TEST(P9_done_is_never_seen_before_the_output_nor_of_another_request) {
 END_TEST
 
 UNIT_MAIN("session", 10, it_knows_its_peer, packets_come_in_order_and_reading_can_pause,
-        G12_replies_queue_while_the_peer_is_slow_and_arrive_whole,
+        what_comes_in_a_pause_is_told_behind_it, G12_replies_queue_while_the_peer_is_slow_and_arrive_whole,
         P18_few_descriptors_are_on_their_way_and_all_arrive, a_peer_that_reads_nothing_meets_a_limit,
         O4_what_is_queued_is_charged, an_end_of_file_lingers_before_it_counts,
         an_end_of_file_after_a_goodbye_counts_at_once, C2_death_is_seen_by_pidfd_though_the_socket_stays_open,
