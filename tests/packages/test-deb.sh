@@ -272,6 +272,99 @@ systemd_starts_and_restarts_it() {
                 ! systemctl is-active tuttid.socket'
 }
 
+# Step after step in place, over a restart and a kill; at the end each rank tells how often its socket has changed.
+make_stayer() {
+        cat >"$tree/debs/stay.c" <<'END'
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <tutti/tutti.h>
+#include <unistd.h>
+static uint64_t socket_now(void) {
+        for (int fd = 0; fd < 1024; fd++) {
+                struct sockaddr_un peer = { 0 };
+                socklen_t size = sizeof(peer) - 1;
+                struct stat st;
+                if (getpeername(fd, (struct sockaddr *)&peer, &size) == 0 && peer.sun_path[0] && fstat(fd, &st) == 0)
+                        return st.st_ino;
+        }
+        return 0;
+}
+int main(void) {
+        struct tutti *t;
+        struct tutti_group *g;
+        struct tutti_buffer *b;
+        if (tutti_open_with(&TUTTI_OPEN(.reconnect = 20), &t) ||
+                tutti_join(t, &TUTTI_JOIN(.group = "stay"), &g) || tutti_buffer_alloc(t, 8192, &b))
+                return fprintf(stderr, "%s\n", tutti_error()), 1;
+        const int rank = (int)tutti_rank(g);
+        double *x = tutti_buffer_data(b);
+        const struct tutti_value v = TUTTI_VALUE(.buffer = b, .dtype = TUTTI_F64, .n_dims = 1, .shape = { 1024 });
+        uint64_t socket = socket_now(), epoch = tutti_epoch(g);
+        int n_changes = 0;
+        char name[64];
+        snprintf(name, sizeof(name), "/debs/stay.%d", rank);
+        for (int step = 0, is_last = 0; !is_last; step++) {
+                enum tutti_status status;
+                do {
+                        for (int i = 0; i < 1023; i++)
+                                x[i] = step * 3.0 + i + rank;
+                        x[1023] = rank == 0 && access("/debs/stop", F_OK) == 0;
+                        status = tutti_all_reduce(g, 0, TUTTI_SUM, &v, &v);
+                } while (status == TUTTI_OUTPUT_LOST);
+                if (status)
+                        return fprintf(stderr, "step %d: %s\n", step, tutti_error()), 1;
+                for (int i = 0; i < 1023; i++)
+                        if (x[i] != 3 * (step * 3.0 + i) + 3)
+                                return fprintf(stderr, "step %d: element %d is %a\n", step, i, x[i]), 1;
+                is_last = x[1023] != 0;
+                n_changes += socket != socket_now();
+                socket = socket_now();
+                FILE *f = is_last || step % 100 == 0 ? fopen(name, "w") : 0;
+                if (f)
+                        fprintf(f, "steps %d changes %d epoch %s\n", step, n_changes, tutti_epoch(g) == epoch ? "same" : "other");
+                if (f)
+                        fclose(f);
+                usleep(200);
+        }
+        tutti_close(t);
+        return 0;
+}
+END
+        inside 'cc -o /debs/stay /debs/stay.c $(pkg-config --cflags --libs tutti)
+                chmod 777 /debs'
+}
+
+# The store is systemd's own: what is in it is asked of systemd, and the sockets are the clients' from before.
+connections_outlive_a_restart() {
+        make_stayer && boot '
+                gid=$(getent group tutti | cut -d: -f3)
+                pid() { systemctl show -P MainPID tuttid.service; }
+                await() { for i in $(seq 300); do ! "$@" || return 0; sleep 0.1; done; return 1; }
+                all_say() { [ "$(grep -l "$1" /debs/stay.0 /debs/stay.1 /debs/stay.2 | wc -l)" = 3 ]; }
+                goes_on() { rm -f /debs/stay.?; await all_say "steps [0-9]"; }
+                setpriv --reuid=65500 --regid=65500 --groups="$gid" tuttictl run -n 3 -- /debs/stay &
+                run=$!
+                await all_say "steps [1-9]"
+                first=$(pid)
+                for i in 1 2 3; do
+                        systemctl restart tuttid.service
+                        goes_on
+                        all_say "changes 0 epoch same"
+                        [ "$(systemctl show -P NFileDescriptorStore tuttid.service)" -le 1 ]
+                done
+                last=$(pid)
+                [ "$first" != "$last" ]
+                kill -KILL "$last"
+                goes_on
+                all_say "changes 1 epoch same"
+                touch /debs/stop
+                wait $run
+                all_say "changes 1 epoch same"'
+}
+
 # The configuration stays until it is purged.
 removing_leaves_the_configuration() {
         inside 'dpkg --remove '"$packages"'
@@ -287,7 +380,7 @@ purging_leaves_nothing_but_the_user() {
         [ -z "$left" ] || { echo "left: $left" && return 1; }
 }
 
-n_points=13
+n_points=14
 echo 1..$n_points
 point 'a copy of the sources' copy_sources
 point 'it builds without a network' build_packages
@@ -310,6 +403,7 @@ point 'the packages install' install_packages
 point 'user, group and units are there' user_group_and_units_are_there
 point 'M5_it_serves_its_group_and_nobody_else' it_serves_its_group_and_nobody_else
 point 'a program is built with what pkg-config says, and three of it meet' a_program_is_built_and_meets
+point 'M3_connections_outlive_restarts_in_the_store_of_systemd_and_a_run_a_kill' connections_outlive_a_restart
 point 'M5_systemd_starts_it_restarts_it_and_stops_it_when_it_is_removed' systemd_starts_and_restarts_it
 point 'removing leaves the configuration' removing_leaves_the_configuration
 point 'purging leaves nothing but the user' purging_leaves_nothing_but_the_user
