@@ -9,10 +9,12 @@
  *   rendezvous-gone.c     leave and loss
  *   rendezvous-reform.c   newcomers, rejoin, shrink: how a new epoch begins
  *   rendezvous-stand.c    what speaks for collectives that are run without rendezvous
- *   rendezvous-time.c     busy, deadlines, stalls */
+ *   rendezvous-time.c     busy, deadlines, stalls
+ *   rendezvous-clocks.c   which alarm is due, users in turn */
 #pragma once
 
 #include "base/sip.h"
+#include "rendezvous-clocks.h"
 #include "rendezvous.h"
 
 #define DIGEST_ENTRIES   64 /* from more than these on halves are compared by their digests */
@@ -73,8 +75,7 @@ struct rendezvous {
         struct party *parties;
         struct meeting *meetings; /* GATHERING and SEALED, by group and key; never empty: */
         struct meeting sentinel;
-        size_t n_circles, n_members, n_meetings, n_reforms; /* that exist: what the heaps have room for */
-        struct heap deadlines, busy_ends, join_deadlines, reform_deadlines, stalls;
+        struct clocks clocks;
         struct list halves[N_HALF_CLASSES]; /* pools */
         struct list buried;                 /* struct half.pool_link: to be freed elsewhere */
         size_t pooled_bytes;

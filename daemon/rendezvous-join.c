@@ -131,8 +131,8 @@ static struct circle *circle_new(const struct join *join, const struct identity 
 }
 
 static bool circle_publish(struct rendezvous *r, struct circle *c) {
-        if (heap_reserve(&r->join_deadlines, r->n_circles + 1) < 0 ||
-                heap_reserve(&r->stalls, r->n_circles + 1) < 0)
+        if (!clocks_reserve(&r->clocks, c->group.uid, ALARM_JOINING) ||
+                !clocks_reserve(&r->clocks, c->group.uid, ALARM_STALL))
                 return false;
         uint32_t hash = secret_hash(r, &c->identity, sizeof(c->identity));
         int table_oom_ = 0;
@@ -142,7 +142,8 @@ static bool circle_publish(struct rendezvous *r, struct circle *c) {
         c->group.id = ++r->last_id;
         list_append(&r->groups, &c->all_link);
         r->n_groups++;
-        r->n_circles++;
+        clocks_enter(&r->clocks, c->group.uid, ALARM_JOINING);
+        clocks_enter(&r->clocks, c->group.uid, ALARM_STALL);
         return true;
 }
 
@@ -264,7 +265,7 @@ static void member_init(struct member *m, struct circle *c, const struct join *j
 
 /* In the place of whoever had the rank before. NULL when memory is short: then the rank is free. */
 static struct member *member_new(struct rendezvous *r, struct circle *c, const struct join *join) {
-        if (heap_reserve(&r->busy_ends, r->n_members + 1) < 0)
+        if (!clocks_reserve(&r->clocks, c->group.uid, ALARM_BUSY_END))
                 return NULL;
         struct member *m = &c->group.members[join->ask.rank];
         member_forget(r, m);
@@ -281,7 +282,7 @@ static struct member *member_new(struct rendezvous *r, struct circle *c, const s
                 return NULL;
         }
         r->last_id++;
-        r->n_members++;
+        clocks_enter(&r->clocks, c->group.uid, ALARM_BUSY_END);
         list_append(&party->members, &m->session_link);
         m->resume = join->resume;
         c->n_resumers += join->resume != NULL;
@@ -297,12 +298,12 @@ static void circle_set_deadline(
         if (at_ns >= c->group.join_deadline.at_ns)
                 return;
         c->deadline_rank = (int32_t)join->ask.rank;
-        heap_set(&r->join_deadlines, &c->group.join_deadline, at_ns);
+        clocks_set(&r->clocks, c->group.uid, ALARM_JOINING, &c->group.join_deadline, at_ns);
 }
 
 static void circle_form(struct rendezvous *r, struct circle *c, struct outcome *out) {
         struct group *g = &c->group;
-        heap_set(&r->join_deadlines, &g->join_deadline, ALARM_NEVER);
+        clocks_set(&r->clocks, g->uid, ALARM_JOINING, &g->join_deadline, ALARM_NEVER);
         free(c->failure);
         c->failure = NULL;
         g->state = GROUP_WHOLE;
@@ -400,8 +401,8 @@ static void circle_retire(struct rendezvous *r, struct circle *c) {
         rendezvous_drop_resumes(g);
         g->state = GROUP_ENDED;
         g->is_stalled = false;
-        heap_set(&r->join_deadlines, &g->join_deadline, ALARM_NEVER);
-        heap_set(&r->stalls, &g->stall, ALARM_NEVER);
+        clocks_set(&r->clocks, g->uid, ALARM_JOINING, &g->join_deadline, ALARM_NEVER);
+        clocks_set(&r->clocks, g->uid, ALARM_STALL, &g->stall, ALARM_NEVER);
         debts_drop(c);
         HASH_DEL(r->identities, c);
         list_unlink(&c->all_link);
@@ -451,14 +452,14 @@ void member_forget(struct rendezvous *r, struct member *m) {
         if (m->state == MEMBER_ABSENT)
                 return;
         struct party *party = party_find(r, m->session);
-        heap_set(&r->busy_ends, &m->busy_end, ALARM_NEVER);
+        clocks_set(&r->clocks, m->group->uid, ALARM_BUSY_END, &m->busy_end, ALARM_NEVER);
         reform_forget(r, m);
         member_drop_resume(circle_of(m->group), m);
         list_unlink(&m->outcome_link);
         list_unlink(&m->session_link);
         party_drop(r, party);
         HASH_DEL(r->members, m);
-        r->n_members--;
+        clocks_leave(&r->clocks, m->group->uid, ALARM_BUSY_END);
         *m = (struct member){ 0 };
 }
 
@@ -484,6 +485,7 @@ void circle_free(struct rendezvous *r, struct circle *c) {
         free(c->debt_buckets);
         list_unlink(&c->all_link);
         list_unlink(&g->outcome_link);
-        r->n_circles--;
+        clocks_leave(&r->clocks, c->group.uid, ALARM_JOINING);
+        clocks_leave(&r->clocks, c->group.uid, ALARM_STALL);
         circle_destroy(c);
 }

@@ -8,7 +8,7 @@
 /* --- one wish --- */
 
 bool reform_begin(struct rendezvous *r, struct member *m, const struct reform_ask *ask, uint64_t now_ns) {
-        if (heap_reserve(&r->reform_deadlines, r->n_reforms + 1) < 0)
+        if (!clocks_reserve(&r->clocks, m->group->uid, ALARM_REFORMING))
                 return false;
         struct reform *reform = calloc(1, sizeof(*reform));
         if (!reform)
@@ -22,21 +22,22 @@ bool reform_begin(struct rendezvous *r, struct member *m, const struct reform_as
         list_init(&reform->outcome_link);
         alarm_init(&reform->deadline);
         uint64_t timeout_ns = ask->timeout_ns ? ask->timeout_ns : r->settings.join_timeout_ns;
-        heap_set(&r->reform_deadlines, &reform->deadline, deadline_after(now_ns, timeout_ns));
+        clocks_enter(&r->clocks, m->group->uid, ALARM_REFORMING);
+        clocks_set(&r->clocks, m->group->uid, ALARM_REFORMING, &reform->deadline,
+                deadline_after(now_ns, timeout_ns));
         m->reform = reform;
         m->group->n_reforms++;
-        r->n_reforms++;
         return true;
 }
 
 /* It waits no longer, and is the caller's. */
 static struct reform *reform_take(struct rendezvous *r, struct member *m) {
         struct reform *reform = m->reform;
-        heap_set(&r->reform_deadlines, &reform->deadline, ALARM_NEVER);
+        clocks_set(&r->clocks, m->group->uid, ALARM_REFORMING, &reform->deadline, ALARM_NEVER);
+        clocks_leave(&r->clocks, m->group->uid, ALARM_REFORMING);
         reform->member = NULL;
         m->reform = NULL;
         m->group->n_reforms--;
-        r->n_reforms--;
         return reform;
 }
 

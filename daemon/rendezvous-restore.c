@@ -157,7 +157,7 @@ void circle_restore(struct rendezvous *r, struct circle *c, uint64_t now_ns, str
         struct group *g = &c->group;
         struct needs needs = circle_needs(c, latest_epoch(c));
         struct rankset back = resumers(c), away = rankset_minus(&needs.members, &back);
-        heap_set(&r->join_deadlines, &g->join_deadline, ALARM_NEVER);
+        clocks_set(&r->clocks, g->uid, ALARM_JOINING, &g->join_deadline, ALARM_NEVER);
         free(take_pointer(c->failure));
         begin(c, &back);
         decide(r, c, now_ns, out);

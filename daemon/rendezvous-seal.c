@@ -185,7 +185,7 @@ static uint32_t divisor(const struct meeting *m) {
 }
 
 static void seal(struct rendezvous *r, struct meeting *m, uint64_t now_ns, struct outcome *out) {
-        heap_set(&r->deadlines, &m->deadline, ALARM_NEVER);
+        clocks_set(&r->clocks, m->group->uid, ALARM_DEADLINE, &m->deadline, ALARM_NEVER);
         m->state = MEETING_SEALED;
         m->number = m->group->next_number++;
         m->sealed_ns = now_ns;

@@ -61,7 +61,7 @@ void meeting_set_alarm(struct rendezvous *r, struct meeting *m) {
         uint64_t at_ns;
         (void)first_due(m, &at_ns);
         m->alarm_is_partial = m->paused_ns != 0;
-        heap_set(&r->deadlines, &m->deadline, at_ns);
+        clocks_set(&r->clocks, m->group->uid, ALARM_DEADLINE, &m->deadline, at_ns);
 }
 
 void half_start_clock(struct rendezvous *r, struct meeting *m, struct half *half, uint64_t now_ns) {
@@ -72,7 +72,7 @@ void half_start_clock(struct rendezvous *r, struct meeting *m, struct half *half
         uint64_t at_ns = due_ns(m, half);
         m->alarm_is_partial |= m->paused_ns != 0;
         if (at_ns < m->deadline.at_ns)
-                heap_set(&r->deadlines, &m->deadline, at_ns);
+                clocks_set(&r->clocks, m->group->uid, ALARM_DEADLINE, &m->deadline, at_ns);
 }
 
 /* --- busy --- */
@@ -109,7 +109,7 @@ void member_end_busy(struct rendezvous *r, struct member *member, uint64_t at_ns
         if (member->busy_end.at_ns < at_ns)
                 at_ns = member->busy_end.at_ns;
         member->busy[0] = '\0';
-        heap_set(&r->busy_ends, &member->busy_end, ALARM_NEVER);
+        clocks_set(&r->clocks, c->group.uid, ALARM_BUSY_END, &member->busy_end, ALARM_NEVER);
         rankset_remove(&c->busy, member->rank);
         circle_resume(r, c, at_ns, out);
 }
@@ -132,7 +132,8 @@ enum status rendezvous_busy(struct rendezvous *r, uint64_t session, const struct
         struct circle *c = circle_of(member->group);
         bool was_busy = rankset_has(&c->busy, member->rank);
         text_copy(member->busy, sizeof(member->busy), ask->why[0] ? ask->why : "busy");
-        heap_set(&r->busy_ends, &member->busy_end, busy_end(r, ask->duration_ns, now_ns));
+        clocks_set(&r->clocks, c->group.uid, ALARM_BUSY_END, &member->busy_end,
+                busy_end(r, ask->duration_ns, now_ns));
         rankset_add(&c->busy, member->rank);
         if (!was_busy)
                 circle_pause(c, now_ns, out);
@@ -156,9 +157,13 @@ const struct meeting *rendezvous_oldest(const struct group *g) {
         return oldest_gathering(circle_of((struct group *)(uintptr_t)g));
 }
 
+static void stall_set(struct rendezvous *r, struct circle *c, uint64_t at_ns) {
+        clocks_set(&r->clocks, c->group.uid, ALARM_STALL, &c->group.stall, at_ns);
+}
+
 void stall_watch(struct rendezvous *r, struct circle *c, uint64_t now_ns) {
         if (c->group.stall.at_ns == ALARM_NEVER)
-                heap_set(&r->stalls, &c->group.stall, deadline_after(now_ns, r->settings.stall_warn_ns));
+                stall_set(r, c, deadline_after(now_ns, r->settings.stall_warn_ns));
 }
 
 /* Sets the alarm to when the oldest meeting will have stalled; whether it has. */
@@ -167,7 +172,7 @@ static bool stall_look(struct rendezvous *r, struct circle *c, uint64_t now_ns) 
         uint64_t at_ns = oldest ? deadline_after(oldest->first_ns, r->settings.stall_warn_ns) : ALARM_NEVER;
         c->group.is_stalled = at_ns <= now_ns;
         if (!c->group.is_stalled)
-                heap_set(&r->stalls, &c->group.stall, at_ns);
+                stall_set(r, c, at_ns);
         return c->group.is_stalled;
 }
 
@@ -185,7 +190,7 @@ static void stall_fire(struct rendezvous *r, struct circle *c, uint64_t now_ns, 
                 c->stall_reported_ns = now_ns;
                 again_ns = deadline_after(now_ns, r->settings.stall_warn_ns);
         }
-        heap_set(&r->stalls, &c->group.stall, again_ns);
+        stall_set(r, c, again_ns);
 }
 
 /* --- what is due --- */
@@ -211,59 +216,64 @@ static void meeting_expire(
                 now_ns, out);
 }
 
-static struct heap *first_heap(struct rendezvous *r) {
-        struct heap *heaps[] = { &r->busy_ends, &r->deadlines, &r->join_deadlines, &r->reform_deadlines,
-                &r->stalls };
-        struct heap *first = heaps[0];
-        for (size_t i = 1; i < ARRAY_SIZE(heaps); i++)
-                if (heap_next_ns(heaps[i]) < heap_next_ns(first))
-                        first = heaps[i];
-        return first;
-}
-
 uint64_t rendezvous_next_ns(const struct rendezvous *r) {
-        const struct heap *heaps[] = { &r->busy_ends, &r->deadlines, &r->join_deadlines, &r->reform_deadlines,
-                &r->stalls };
-        uint64_t next_ns = ALARM_NEVER;
-        for (size_t i = 0; i < ARRAY_SIZE(heaps); i++)
-                if (heap_next_ns(heaps[i]) < next_ns)
-                        next_ns = heap_next_ns(heaps[i]);
-        return next_ns;
+        return clocks_next_ns(&r->clocks);
 }
 
-/* The first alarm of `heap` is due. */
-static void ring(struct rendezvous *r, struct heap *heap, uint64_t now_ns, struct outcome *out) {
-        if (heap == &r->busy_ends) { /* as of when it was due, so it stays set until then */
-                member_end_busy(r, list_entry(heap->slots[0], struct member, busy_end), now_ns, out);
-                return;
+static void ring_deadline(struct rendezvous *r, struct meeting *m, uint64_t now_ns, struct outcome *out) {
+        const uint64_t rang_ns = m->deadline.at_ns;
+        clocks_set(&r->clocks, m->group->uid, ALARM_DEADLINE, &m->deadline, ALARM_NEVER);
+        meeting_expire(r, m, rang_ns, now_ns, out);
+}
+
+static void ring_joining(struct rendezvous *r, struct group *g, uint64_t now_ns, struct outcome *out) {
+        clocks_set(&r->clocks, g->uid, ALARM_JOINING, &g->join_deadline, ALARM_NEVER);
+        circle_join_deadline(r, circle_of(g), now_ns, out);
+}
+
+static void ring_reforming(
+        struct rendezvous *r, struct reform *reform, uint64_t now_ns, struct outcome *out) {
+        clocks_set(&r->clocks, reform->group->uid, ALARM_REFORMING, &reform->deadline, ALARM_NEVER);
+        reform_expire(r, reform, now_ns, out);
+}
+
+static void ring_stall(struct rendezvous *r, struct group *g, uint64_t now_ns, struct outcome *out) {
+        stall_set(r, circle_of(g), ALARM_NEVER);
+        stall_fire(r, circle_of(g), now_ns, out);
+}
+
+/* How much of a call's share it takes: a group that forms may tell all of its members. */
+static uint32_t ring(struct rendezvous *r, enum alarm_kind kind, struct alarm *alarm, uint64_t now_ns,
+        struct outcome *out) {
+        switch (kind) {
+        case ALARM_BUSY_END: /* as of when it was due, so it stays set until then */
+                member_end_busy(r, list_entry(alarm, struct member, busy_end), now_ns, out);
+                return 1;
+        case ALARM_DEADLINE:
+                ring_deadline(r, list_entry(alarm, struct meeting, deadline), now_ns, out);
+                return 1;
+        case ALARM_JOINING:
+                ring_joining(r, list_entry(alarm, struct group, join_deadline), now_ns, out);
+                return EXPIRIES_A_CALL;
+        case ALARM_REFORMING:
+                ring_reforming(r, list_entry(alarm, struct reform, deadline), now_ns, out);
+                return 1;
+        case ALARM_STALL: ring_stall(r, list_entry(alarm, struct group, stall), now_ns, out); return 1;
+        case N_ALARM_KINDS: break;
         }
-        const uint64_t rang_ns = heap_next_ns(heap);
-        struct alarm *alarm = heap_take_due(heap, now_ns);
-        CHECK(alarm);
-        if (heap == &r->deadlines)
-                meeting_expire(r, list_entry(alarm, struct meeting, deadline), rang_ns, now_ns, out);
-        else if (heap == &r->join_deadlines)
-                circle_join_deadline(
-                        r, circle_of(list_entry(alarm, struct group, join_deadline)), now_ns, out);
-        else if (heap == &r->reform_deadlines)
-                reform_expire(r, list_entry(alarm, struct reform, deadline), now_ns, out);
-        else
-                stall_fire(r, circle_of(list_entry(alarm, struct group, stall)), now_ns, out);
+        CHECK(false);
+        return 1;
 }
 
-/* What one alarm takes: that of a group that forms may tell all of its members. */
-static uint32_t weight_of(const struct rendezvous *r, const struct heap *heap) {
-        return heap == &r->join_deadlines ? EXPIRIES_A_CALL : 1;
-}
-
-/* In the order in which they were due, so that the end of a pause before a deadline moves it, however late we
- * wake. */
+/* Those of one user in the order in which they were due, so that the end of a pause before a deadline moves
+ * it, however late we wake. */
 void rendezvous_expire(struct rendezvous *r, uint64_t now_ns, struct outcome *out) {
         uint64_t n_looked = out->n_looked;
-        for (uint32_t n = 0; n < EXPIRIES_A_CALL && out->n_looked - n_looked < LOOKS_A_CALL &&
-                             rendezvous_next_ns(r) <= now_ns;) {
-                struct heap *heap = first_heap(r);
-                n += weight_of(r, heap);
-                ring(r, heap, now_ns, out);
+        for (uint32_t n = 0; n < EXPIRIES_A_CALL && out->n_looked - n_looked < LOOKS_A_CALL;) {
+                enum alarm_kind kind;
+                struct alarm *alarm = clocks_next_due(&r->clocks, now_ns, &kind);
+                if (!alarm)
+                        return;
+                n += ring(r, kind, alarm, now_ns, out);
         }
 }

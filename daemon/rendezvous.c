@@ -64,12 +64,8 @@ int rendezvous_new(
         for (size_t i = 0; i < N_HALF_CLASSES; i++)
                 list_init(&r->halves[i]);
         list_init(&r->buried);
-        heap_init(&r->deadlines);
-        heap_init(&r->busy_ends);
-        heap_init(&r->join_deadlines);
-        heap_init(&r->reform_deadlines);
-        heap_init(&r->stalls);
-        if (!make_table(r)) {
+        if (clocks_init(&r->clocks) < 0 || !make_table(r)) {
+                clocks_deinit(&r->clocks);
                 free(r);
                 return -ENOMEM;
         }
@@ -99,14 +95,10 @@ void rendezvous_free(struct rendezvous *r) {
                 charge_release(&half->memory);
                 rendezvous_half_unmake(half);
         }
-        CHECK(!r->parties && !r->members && r->n_meetings == 0);
+        CHECK(!r->parties && !r->members);
         for (size_t i = 0; i < N_HALF_CLASSES; i++)
                 free_half_pool(&r->halves[i]);
-        heap_deinit(&r->deadlines);
-        heap_deinit(&r->busy_ends);
-        heap_deinit(&r->join_deadlines);
-        heap_deinit(&r->reform_deadlines);
-        heap_deinit(&r->stalls);
+        clocks_deinit(&r->clocks);
         HASH_DEL(r->meetings, &r->sentinel);
         free(r);
 }
@@ -257,11 +249,11 @@ static struct meeting *meeting_take(struct rendezvous *r, struct circle *c) {
                 r->pooled_bytes -= meeting_bytes(&c->group);
                 return list_entry(link, struct meeting, group_link);
         }
-        if (heap_reserve(&r->deadlines, r->n_meetings + 1) < 0)
+        if (!clocks_reserve(&r->clocks, c->group.uid, ALARM_DEADLINE))
                 return NULL;
         struct meeting *m = malloc(meeting_bytes(&c->group));
         if (m)
-                r->n_meetings++;
+                clocks_enter(&r->clocks, c->group.uid, ALARM_DEADLINE);
         return m;
 }
 
@@ -321,7 +313,7 @@ struct meeting *meeting_new(struct rendezvous *r, struct circle *c, const struct
 void meeting_detach(struct rendezvous *r, struct meeting *m) {
         struct circle *c = circle_of(m->group);
         HASH_DEL(r->meetings, m);
-        heap_set(&r->deadlines, &m->deadline, ALARM_NEVER);
+        clocks_set(&r->clocks, c->group.uid, ALARM_DEADLINE, &m->deadline, ALARM_NEVER);
         if (c->oldest == &m->group_link)
                 c->oldest = m->group_link.next;
         list_unlink(&m->group_link);
@@ -329,7 +321,7 @@ void meeting_detach(struct rendezvous *r, struct meeting *m) {
 }
 
 static void meeting_free(struct rendezvous *r, struct meeting *m) {
-        r->n_meetings--;
+        clocks_leave(&r->clocks, m->group->uid, ALARM_DEADLINE);
         free(m);
 }
 

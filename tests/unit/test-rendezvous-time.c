@@ -174,6 +174,43 @@ START_TEST(P21_what_is_due_at_once_ends_in_parts_and_stays_due) {
 }
 END_TEST
 
+/* Though its own was due after all of the other user's. */
+START_TEST(P21_a_deadline_does_not_wait_for_those_of_another_user) {
+        struct room room;
+        struct meeting *m;
+        room_open(&room);
+        struct group *many = form_with_timeout(&room, 2, S);
+        struct join other = room_ask("other", 2, 0);
+        other.uid = 1001;
+        other.ask.has_default_timeout = true;
+        other.ask.default_timeout_ns = 2 * S;
+        struct group *one = room_form_like(&room, other);
+        for (uint32_t i = 0; i < N_AT_ONCE; i++) {
+                char key[16];
+                snprintf(key, sizeof(key), "%u", i);
+                ck_assert_int_eq(room_submit(&room, many, 0, key), STATUS_OK);
+        }
+        ck_assert_int_eq(room_submit(&room, one, 0, "k"), STATUS_OK);
+        room.now_ns += 2 * S;
+        rendezvous_expire(room.r, room.now_ns, &room.out);
+        uint32_t n_of_one = 0, n_of_many = 0;
+        while ((m = room_take(&room.out.ended))) {
+                n_of_one += m->group == one;
+                n_of_many += m->group == many;
+                room_release(&room, m);
+        }
+        ck_assert_uint_eq(n_of_one, 1);
+        ck_assert_uint_ge(n_of_many, 1);
+        while (rendezvous_next_ns(room.r) <= room.now_ns) {
+                rendezvous_expire(room.r, room.now_ns, &room.out);
+                while ((m = room_take(&room.out.ended)))
+                        room_release(&room, m);
+        }
+        ck_assert_uint_eq(many->n_meetings, 0);
+        room_close(&room);
+}
+END_TEST
+
 /* Each end of busy walks through all that its group has pending. */
 START_TEST(P21_ends_of_busy_that_fall_together_are_taken_in_parts) {
         struct room room;
@@ -371,6 +408,7 @@ UNIT_MAIN("rendezvous-time", 20, A1_a_timeout_names_the_missing_and_the_late_one
         call_over_group_over_config_and_zero_is_none, what_waited_for_its_buffers_has_used_that_time,
         a_deadline_does_not_end_what_is_sealed, what_differs_by_then_is_told_with_the_timeout,
         P21_what_is_due_at_once_ends_in_parts_and_stays_due,
+        P21_a_deadline_does_not_wait_for_those_of_another_user,
         P21_ends_of_busy_that_fall_together_are_taken_in_parts,
         A5_busy_stops_default_deadlines_until_it_submits, A5_without_busy_the_deadline_holds,
         busy_ends_by_itself_and_then_the_clock_goes_on, busy_moves_no_deadline_of_a_call,
