@@ -5,7 +5,9 @@
 
 /* Names of groups, as the page of `groups` shows them. */
 #define LOG_LEVELS  "error warning notice info debug"
-#define LIST_GROUPS "tuttictl groups 2>/dev/null | sed -n 's/^[^ ]*  *\\([^ ]*\\)  epoch.*/\\1/p'"
+#define LIST_GROUPS "tuttictl groups 2>/dev/null | sed -n 's/^[^ ]*  *\\([^ ]*\\)  epoch.*/\\1/p' | sort -u"
+/* Ranks of a group; as JSON, in which no name can look like one. */
+#define LIST_RANKS "sed -n 's/^ *\"rank\": \\([0-9]*\\),*$/\\1/p' | sort -un"
 
 static bool is_word_end(char c) {
         return c == '\0' || strchr(" ]|", c) != NULL;
@@ -26,7 +28,7 @@ bool usage_next_option(const char **cursor, struct usage_option *ret) {
                         continue;
                 snprintf(ret->name, sizeof(ret->name), "%.*s", (int)n, c);
                 c += n;
-                n_values = *c == ' ' && isalpha((unsigned char)c[1]) ? strcspn(c + 1, " ]") : 0;
+                n_values = *c == ' ' && isalnum((unsigned char)c[1]) ? strcspn(c + 1, " ]") : 0;
                 snprintf(ret->values, sizeof(ret->values), "%.*s", (int)n_values, c + 1);
                 return true;
         }
@@ -39,6 +41,10 @@ static const char *options_of(const struct command *c) {
 
 static bool has_choice(const struct usage_option *o) {
         return strchr(o->values, '|') != NULL;
+}
+
+static bool is_file(const struct usage_option *o) {
+        return strcmp(o->values, "PATH") == 0 || strcmp(o->values, "FILE") == 0;
 }
 
 static void put_choice(const struct usage_option *o, FILE *out) {
@@ -68,14 +74,14 @@ static bool is_repeated(const struct command *const *commands, size_t i, const c
 static void put_bash_values(const struct command *const *commands, size_t n, FILE *out) {
         struct usage_option o;
 
-        fputs("        case $previous in\n"
-              "        --socket) mapfile -t COMPREPLY < <(compgen -f -- \"$current\") && return ;;\n",
-                out);
+        fputs("        case $previous in\n", out);
         for (size_t i = 0; i < n; i++)
                 for (const char *cursor = options_of(commands[i]); usage_next_option(&cursor, &o);) {
-                        if (!*o.values || strcmp(o.name, "--socket") == 0 || is_repeated(commands, i, o.name))
+                        if (!*o.values || is_repeated(commands, i, o.name))
                                 continue;
                         fprintf(out, "        %s) ", o.name);
+                        if (is_file(&o))
+                                fputs("mapfile -t COMPREPLY < <(compgen -f -- \"$current\") && ", out);
                         if (has_choice(&o)) {
                                 fputs("mapfile -t COMPREPLY < <(compgen -W \"", out);
                                 put_choice(&o, out);
@@ -94,6 +100,7 @@ static void put_bash_command(const struct command *c, FILE *out) {
                 fprintf(out, " %s", o.name);
         fprintf(out, "\" operand=%s ;;\n",
                 c->operand == CTL_OPERAND_WORD   ? "level"
+                : c->second                      ? "member"
                 : c->operand != CTL_OPERAND_NONE ? "group"
                 : strcmp(c->name, "run") == 0    ? "program"
                 : strstr(c->usage, "[COMMAND]")  ? "command"
@@ -140,6 +147,14 @@ static void write_bash(const struct command *const *commands, size_t n, FILE *ou
               "        level) words=\"$words " LOG_LEVELS "\" ;;\n"
               "        program) mapfile -t COMPREPLY < <(compgen -c -f -- \"$current\") ;;\n"
               "        group) _tuttictl_groups \"$current\" ;;\n"
+              "        member)\n"
+              "                if [[ $previous == */* && $previous != -* ]]; then\n"
+              "                        words=\"$(tuttictl replicas --json -- \"$previous\" 2>/dev/null "
+              "| " LIST_RANKS ")\"\n"
+              "                else\n"
+              "                        _tuttictl_groups \"$current\"\n"
+              "                fi\n"
+              "                ;;\n"
               "        esac\n"
               "        mapfile -t -O ${#COMPREPLY[@]} COMPREPLY < <(compgen -W \"$words\" -- \"$current\")\n"
               "}\n"
@@ -167,7 +182,7 @@ static void put_zsh_option(const struct usage_option *o, FILE *out) {
                 put_choice(o, out);
                 fputc(')', out);
         } else if (*o->values) {
-                fprintf(out, ":%s:%s", o->values, strcmp(o->values, "PATH") == 0 ? "_files" : "");
+                fprintf(out, ":%s:%s", o->values, is_file(o) ? "_files" : "");
         }
         fputc('\'', out);
 }
@@ -180,6 +195,8 @@ static void put_zsh_command(const struct command *c, FILE *out) {
                 put_zsh_option(&o, out);
         if (c->operand == CTL_OPERAND_WORD)
                 fputs(" ':level:(" LOG_LEVELS ")'", out);
+        else if (c->second)
+                fprintf(out, " ':group:_tuttictl_groups' ':%s:_tuttictl_ranks'", c->second);
         else if (c->operand != CTL_OPERAND_NONE)
                 fputs(" ':group:_tuttictl_groups'", out);
         else if (strcmp(c->name, "run") == 0)
@@ -198,6 +215,12 @@ static void write_zsh(const struct command *const *commands, size_t n, FILE *out
               "        local -a groups\n"
               "        groups=(${(f)\"$(" LIST_GROUPS ")\"})\n"
               "        compadd -a groups\n"
+              "}\n"
+              "_tuttictl_ranks() {\n"
+              "        local -a ranks\n"
+              "        ranks=(${(f)\"$(tuttictl replicas --json -- $words[CURRENT-1] 2>/dev/null "
+              "| " LIST_RANKS ")\"})\n"
+              "        compadd -a ranks\n"
               "}\n"
               "_tuttictl_commands() {\n"
               "        local -a commands\n"

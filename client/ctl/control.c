@@ -80,7 +80,8 @@ const struct command command_kick = {
                 "\n"
                 "JOB/ may be left out where only one job has a group of that name.\n"
                 "\n"
-                "Exit: 0 done, 1 refused, or no such group or rank, 3 tuttid cannot be asked.\n",
+                "Exit: 0 done, 1 refused, or no such group or rank, 3 tuttid cannot be asked,\n"
+                "77 not allowed.\n",
         .operand = CTL_OPERAND_REQUIRED,
         .second = "rank",
         .takes = CTL_TAKES_REASON,
@@ -127,7 +128,7 @@ const struct command command_log_level = {
                 "process keep the level that it was started with.\n"
                 "For admins (daemon.admins) and the user that tuttid runs as; everybody may ask.\n"
                 "\n"
-                "Exit: 0 done, 1 refused, 3 tuttid cannot be asked.\n",
+                "Exit: 0 done, 1 refused, 3 tuttid cannot be asked, 77 not allowed.\n",
         .operand = CTL_OPERAND_WORD,
         .query = log_level_query,
 };

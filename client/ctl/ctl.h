@@ -13,6 +13,7 @@ enum ctl_exit {
         CTL_UNREACHABLE = 3,
         CTL_USAGE = 64,
         CTL_IO = 74, /* the answer could not be written */
+        CTL_NOT_ALLOWED = 77,
 };
 
 enum ctl_operand {

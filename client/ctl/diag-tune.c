@@ -226,7 +226,7 @@ static int find_out(const struct diag_tune_ask *ask, struct gpus *ret, char why[
         enum tutti_status status = tutti_open(ask->socket, &t);
         if (status != TUTTI_OK) {
                 fprintf(stderr, "%s\n", tutti_error());
-                return CTL_UNREACHABLE;
+                return status == TUTTI_PERMISSION ? CTL_NOT_ALLOWED : CTL_UNREACHABLE;
         }
         status = look(t, ret);
         if (status != TUTTI_OK)

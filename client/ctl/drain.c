@@ -78,7 +78,7 @@ const struct command command_drain = {
                 "  --undo   new groups are taken again\n"
                 "\n"
                 "Exit: 0 done, 1 refused, or undone by somebody while it waited, 3 tuttid cannot be\n"
-                "asked.\n",
+                "asked, 77 not allowed.\n",
         .takes = CTL_TAKES_DRAIN,
         .query = drain_query,
 };
@@ -107,6 +107,7 @@ const struct command command_ready = {
         .name = "ready",
         .usage = "ready [--json] [--socket PATH]",
         .summary = "whether tuttid takes new groups, for probes",
-        .help = "Exit: 0 it does, 1 it is drained or being stopped, 3 tuttid cannot be asked.\n",
+        .help = "Exit: 0 it does, 1 it is drained or being stopped, 3 tuttid cannot be asked, 77 not "
+                "allowed.\n",
         .query = ready_query,
 };

@@ -266,6 +266,6 @@ const struct command command_health = {
         .summary = "one line for each thing that is wrong, and an exit code for probes",
         .help = "A fallback is a note: it is listed and changes nothing.\n"
                 "\n"
-                "Exit: 0 well, 1 warning or stalled, 2 failing, 3 tuttid cannot be asked.\n",
+                "Exit: 0 well, 1 warning or stalled, 2 failing, 3 tuttid cannot be asked, 77 not allowed.\n",
         .query = health_query,
 };

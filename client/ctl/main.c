@@ -2,6 +2,7 @@
 #include <string.h>
 #include <tutti/tutti.h>
 #include "completion.h"
+#include "json.h"
 #include "query.h"
 
 static int version_main(const struct command *self, int argc, char **argv);
@@ -10,7 +11,7 @@ static int completion_main(const struct command *self, int argc, char **argv);
 
 static const struct command command_version = {
         .name = "version",
-        .usage = "version",
+        .usage = "version [--json]",
         .summary = "the versions of tuttictl and libtutti",
         .help = "",
         .main = version_main,
@@ -83,8 +84,18 @@ static int unknown_command(const char *name) {
 }
 
 static int version_main(const struct command *self, int argc, char **argv) {
-        if (argc > 1)
-                return command_misused(self, "unexpected argument %s", argv[1]);
+        bool json = argc > 1 && strcmp(argv[1], "--json") == 0;
+
+        if (argc > 1 + json)
+                return command_misused(self, "unexpected argument %s", argv[1 + json]);
+        if (json) {
+                struct query q = { .page = page_of(stdout) };
+                json_t *j = json_object();
+
+                json_put(&j, "tuttictl", json_text(TUTTICTL_VERSION));
+                json_put(&j, "libtutti", json_text(tutti_version()));
+                return query_put_json(&q, j, CTL_WELL);
+        }
         printf("tuttictl %s (libtutti %s)\n", TUTTICTL_VERSION, tutti_version());
         return CTL_WELL;
 }

@@ -1,4 +1,5 @@
 /* How tuttid would carry out a collective, and why so: asked, not run. */
+#include <errno.h>
 #include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +10,7 @@
 
 #define MAX_VALUES   256
 #define MAX_REPLICAS 1024
+#define OPS          "SUM, MEAN, PROD, MIN, MAX, BAND, BOR, BXOR, LAND, LOR"
 
 struct plan_ask {
         const struct command *command;
@@ -128,7 +130,10 @@ static bool read_value(const char *text, struct tutti_value *ret) {
                 char *end;
                 if (ret->n_dims == TUTTI_MAX_DIMS || at[1] < '0' || at[1] > '9')
                         return false;
+                errno = 0;
                 ret->shape[ret->n_dims++] = strtoull(at + 1, &end, 10);
+                if (errno)
+                        return false;
                 at = end;
         }
         return ret->n_dims == 0 ? *at == '\0' : strcmp(at, "]") == 0;
@@ -151,34 +156,49 @@ static bool read_packing(struct tutti_options *o, int c, const char *text) {
         return true;
 }
 
-static bool read_option(struct plan_ask *a, int c) {
-        uint64_t n = 0;
+static bool read_world(struct plan_ask *a, const char *text) {
+        uint64_t n;
+        if (!read_number(text, MAX_REPLICAS, &n) || n == 0)
+                return false;
+        a->question.world_size = (uint32_t)n;
+        return true;
+}
+
+/* NULL, or what the option takes. */
+static const char *read_value_of(struct plan_ask *a, int c) {
         switch (c) {
-        case OPTION_JSON: a->json = true; return true;
-        case OPTION_SOCKET: a->socket = optarg; return true;
-        case OPTION_OP: return read_op(optarg, &a->question.op);
-        case OPTION_KIND: a->question.kind = TUTTI_KIND_BROADCAST; return true;
-        case OPTION_GATHER: a->question.kind = TUTTI_KIND_GATHER; return read_axes(a, optarg, 1);
-        case OPTION_REDUCE_SCATTER:
-                a->question.kind = TUTTI_KIND_REDUCE_SCATTER;
-                return read_axes(a, optarg, 1);
-        case OPTION_AXES: return read_axes(a, optarg, TUTTI_MAX_DIMS);
-        case OPTION_ALGORITHM: a->options.algorithm = optarg; return true;
-        case OPTION_DEVICE: a->options.device = optarg; return true;
-        case OPTION_ON: a->question.devices = optarg; return true;
-        case OPTION_IMPLEMENTATION: return read_implementation(optarg, &a->options.implementation);
-        case OPTION_REPRODUCIBLE: a->options.reproducible = 1; return true;
-        case 'n':
-                if (!read_number(optarg, MAX_REPLICAS, &n) || n == 0)
-                        return false;
-                a->question.world_size = (uint32_t)n;
-                return true;
-        case OPTION_NUM_PACKS:
-        case OPTION_BYTES:
-        case OPTION_SMALL_BYTES:
-        case OPTION_SMALL_GROUP: return read_packing(&a->options, c, optarg);
-        default: return false;
+        case OPTION_OP: return read_op(optarg, &a->question.op) ? NULL : "one of " OPS;
+        case OPTION_GATHER:
+        case OPTION_REDUCE_SCATTER: return read_axes(a, optarg, 1) ? NULL : "an axis from -8 to 7";
+        case OPTION_AXES: return read_axes(a, optarg, TUTTI_MAX_DIMS) ? NULL : "axes from -8 to 7, like 0,2";
+        case OPTION_IMPLEMENTATION:
+                return read_implementation(optarg, &a->options.implementation) ? NULL : "auto, ring or nccl";
+        case 'n': return read_world(a, optarg) ? NULL : "a number of replicas from 1 to 1024";
+        default: return read_packing(&a->options, c, optarg) ? NULL : "a number from 0 on";
         }
+}
+
+/* NULL, or what the option takes. */
+static const char *read_option(struct plan_ask *a, int c) {
+        switch (c) {
+        case OPTION_JSON: a->json = true; return NULL;
+        case OPTION_SOCKET: a->socket = optarg; return NULL;
+        case OPTION_KIND: a->question.kind = TUTTI_KIND_BROADCAST; return NULL;
+        case OPTION_ALGORITHM: a->options.algorithm = optarg; return NULL;
+        case OPTION_DEVICE: a->options.device = optarg; return NULL;
+        case OPTION_ON: a->question.devices = optarg; return NULL;
+        case OPTION_REPRODUCIBLE: a->options.reproducible = 1; return NULL;
+        case OPTION_GATHER: a->question.kind = TUTTI_KIND_GATHER; break;
+        case OPTION_REDUCE_SCATTER: a->question.kind = TUTTI_KIND_REDUCE_SCATTER; break;
+        }
+        return read_value_of(a, c);
+}
+
+static const char *option_name(int c) {
+        for (const struct option *o = long_options; o->name; o++)
+                if (o->val == c)
+                        return o->name;
+        return "n";
 }
 
 /* -1: go on; else the exit code. */
@@ -186,10 +206,16 @@ static int read_arguments(struct plan_ask *a, int argc, char **argv) {
         int c;
         opterr = 0;
         optind = 0;
-        while ((c = getopt_long(argc, argv, "n:", long_options, NULL)) != -1)
-                if (!read_option(a, c))
+        while ((c = getopt_long(argc, argv, "n:", long_options, NULL)) != -1) {
+                const char *takes;
+                if (c == '?')
                         return command_misused(
-                                a->command, "unknown, incomplete or wrong option %s", argv[optind - 1]);
+                                a->command, "unknown or incomplete option %s", argv[optind - 1]);
+                takes = read_option(a, c);
+                if (takes)
+                        return command_misused(a->command, "%s%s takes %s, not %s", c == 'n' ? "-" : "--",
+                                option_name(c), takes, optarg);
+        }
         if (optind == argc)
                 return command_misused(a->command, "of which values? Name some like f32[1024,10]");
         for (; optind < argc; optind++) {
@@ -247,14 +273,6 @@ static json_t *plan_json(const struct tutti_answer *answer) {
         return j;
 }
 
-static int report(struct query *q, enum tutti_status status, bool is_reached) {
-        int code = is_reached ? CTL_WARNING : CTL_UNREACHABLE;
-        if (q->json)
-                return query_put_json(q, json_error_object(tutti_status_name(status), tutti_error()), code);
-        fprintf(stderr, "%s\n", tutti_error());
-        return code;
-}
-
 static int plan_main(const struct command *self, int argc, char **argv) {
         struct plan_ask a = { .command = self,
                 .options = TUTTI_OPTIONS(.timeout = 0),
@@ -274,10 +292,10 @@ static int plan_main(const struct command *self, int argc, char **argv) {
         q.json = a.json;
         enum tutti_status status = tutti_open(a.socket, &q.t);
         if (status != TUTTI_OK)
-                return report(&q, status, false);
+                return query_report(&q, status);
         status = tutti_admin_plan(q.t, &a.question, &answer);
         if (status != TUTTI_OK)
-                r = report(&q, status, true);
+                r = query_refused(&q, status);
         else if (a.json)
                 r = query_put_json(&q, plan_json(answer), CTL_WELL);
         else
@@ -288,7 +306,8 @@ static int plan_main(const struct command *self, int argc, char **argv) {
 
 const struct command command_plan = {
         .name = "plan",
-        .usage = "plan [-n N] [--op OP] [--broadcast] [--gather AXIS] [--reduce-scatter AXIS] [--axes "
+        .usage = "plan [-n N] [--op SUM|MEAN|PROD|MIN|MAX|BAND|BOR|BXOR|LAND|LOR] [--broadcast] [--gather "
+                 "AXIS] [--reduce-scatter AXIS] [--axes "
                  "AXIS,...] "
                  "[--algorithm one_device|hierarchical_copy|library] "
                  "[--on DEVICE,...] [--device DEVICE] [--implementation auto|ring|nccl] [--reproducible] "

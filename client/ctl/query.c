@@ -143,17 +143,20 @@ static int report(struct query *q, const char *status, const char *text, int exi
         return exit_code;
 }
 
-int query_report(struct query *q, enum tutti_status status) {
-        int exit_code = status == TUTTI_NOT_FOUND ? CTL_WARNING : CTL_UNREACHABLE;
+static int exit_code_of(enum tutti_status status, int otherwise) {
+        if (status == TUTTI_PERMISSION)
+                return CTL_NOT_ALLOWED;
+        if (status == TUTTI_NO_DAEMON || status == TUTTI_DAEMON_LOST)
+                return CTL_UNREACHABLE;
+        return status == TUTTI_NOT_FOUND ? CTL_WARNING : otherwise;
+}
 
-        return report(q, tutti_status_name(status), tutti_error(), exit_code);
+int query_report(struct query *q, enum tutti_status status) {
+        return report(q, tutti_status_name(status), tutti_error(), exit_code_of(status, CTL_UNREACHABLE));
 }
 
 int query_refused(struct query *q, enum tutti_status status) {
-        bool is_reached = status != TUTTI_NO_DAEMON && status != TUTTI_DAEMON_LOST;
-
-        return report(
-                q, tutti_status_name(status), tutti_error(), is_reached ? CTL_WARNING : CTL_UNREACHABLE);
+        return report(q, tutti_status_name(status), tutti_error(), exit_code_of(status, CTL_WARNING));
 }
 
 int query_ask(struct query *q, enum tutti_admin_what what, const char *job, const char *group,

@@ -183,12 +183,11 @@ static int check_socket(struct launch *l, const char *path) {
                 launch_say(l, "tuttictl run: socket path %s: %s.", path, strerror(-r));
                 return CTL_UNREACHABLE;
         }
-        if (tutti_open(l->socket, &t) != TUTTI_OK) {
-                launch_say(l, "%s", tutti_error());
-                return CTL_UNREACHABLE;
+        switch ((int)tutti_open(l->socket, &t)) {
+        case TUTTI_OK: tutti_close(t); return 0;
+        case TUTTI_PERMISSION: launch_say(l, "%s", tutti_error()); return CTL_NOT_ALLOWED;
+        default: launch_say(l, "%s", tutti_error()); return CTL_UNREACHABLE;
         }
-        tutti_close(t);
-        return 0;
 }
 
 /* The one that was named, else the one that is there, else a private one. */
@@ -202,6 +201,7 @@ static int provide_tuttid(struct launch *l) {
         switch ((int)tutti_admin_socket_path(path, sizeof(path))) {
         case TUTTI_OK: return check_socket(l, path);
         case TUTTI_NO_DAEMON: return private_start(l);
+        case TUTTI_PERMISSION: launch_say(l, "%s", tutti_error()); return CTL_NOT_ALLOWED;
         default: launch_say(l, "%s", tutti_error()); return CTL_UNREACHABLE;
         }
 }
@@ -262,7 +262,7 @@ const struct command command_run = {
                 "the others are ended. Rank 0 reads standard input unless it is a terminal.\n"
                 "\n"
                 "Exit: 0, or the first failed replica's code (128 + signal); 3 no tuttid,\n"
-                "126 or 127 the program cannot be started.\n",
+                "77 its socket is closed to this user, 126 or 127 the program cannot be started.\n",
         .options = "-n N --job JOB --private --socket PATH --prefix auto|all|none --raw --no-prefix "
                    "--grace SECONDS",
         .main = run_main,

@@ -523,6 +523,6 @@ const struct command command_status = {
         .help = "Groups that stand still come first, with the replicas they wait for.\n"
                 "Rates are means over the time since the group was formed.\n"
                 "\n"
-                "Exit: 0 nothing stands still, 1 something does, 3 tuttid cannot be asked.\n",
+                "Exit: 0 nothing stands still, 1 something does, 3 tuttid cannot be asked, 77 not allowed.\n",
         .query = status_query,
 };

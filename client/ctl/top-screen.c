@@ -150,7 +150,7 @@ static int draw(const struct query *q, const struct top_view *v) {
         page.out = open_memstream(&text, &n);
         if (!page.out)
                 return -ENOMEM;
-        top_print(v, &page, lines > 3 ? lines - 1 : 2);
+        top_print(v, &page, &(struct top_size){ lines > 3 ? lines - 1 : 2, (uint32_t)columns });
         fclose(page.out);
         out = open_memstream(&all, &n_all);
         if (out) {

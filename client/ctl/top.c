@@ -9,6 +9,7 @@
 #define DEFAULT_INTERVAL_NS UINT64_C(1000000000)
 
 #define NAME_COLUMNS 22
+#define MORE_COLUMNS 106 /* on a wide terminal */
 #define ROW_FORMAT   "%8s %10s %8s %8s%s%s\n"
 #define NO_LIMIT     UINT32_MAX
 
@@ -71,7 +72,7 @@ static double busy_share(const struct top_view *v, const struct tutti_row_device
 /* Lines that may still be written, and the groups that found no room. */
 struct screen {
         const struct page *page;
-        uint32_t n_left, n_hidden;
+        uint32_t n_left, n_hidden, name_columns;
 };
 
 static bool screen_has_room(struct screen *s) {
@@ -110,16 +111,33 @@ static void print_head(const struct top_view *v, struct screen *s) {
         if (screen_has_room(s))
                 fputc('\n', s->page->out);
         if (screen_has_room(s))
-                fprintf(s->page->out, "%-9s%-*s" ROW_FORMAT, "", NAME_COLUMNS, "group", "ops/s", "bytes/s",
-                        "wait p50", "run p50", "  ", "latest");
+                fprintf(s->page->out, "%-9s%-*s" ROW_FORMAT, "", (int)s->name_columns, "group", "ops/s",
+                        "bytes/s", "wait p50", "run p50", "  ", "latest");
 }
 
-/* Cut to its column: what stands below must not move. */
+/* Cut to its column, between two characters: what stands below must not move. */
 static void line_cut(struct line *l, size_t columns) {
+        size_t n = columns - 3;
+
         if (l->used <= columns)
                 return;
-        memcpy(l->s + columns - 3, "...", 4);
-        l->used = columns;
+        while (n > 0 && ((unsigned char)l->s[n] & 0xc0) == 0x80)
+                n--;
+        memcpy(l->s + n, "...", 4);
+        l->used = n + 3;
+}
+
+/* Names that are too long begin alike more often than they end alike. */
+static void name_cut(struct line *l, size_t columns) {
+        size_t from = l->used + 3 - columns;
+
+        if (l->used <= columns)
+                return;
+        while (((unsigned char)l->s[from] & 0xc0) == 0x80)
+                from++;
+        memmove(l->s + 3, l->s + from, l->used - from + 1);
+        memcpy(l->s, "...", 3);
+        l->used += 3 - from;
 }
 
 static void print_missing(const struct top_view *v, const struct tutti_row_group *g, struct screen *s) {
@@ -139,7 +157,7 @@ static void print_missing(const struct top_view *v, const struct tutti_row_group
                 line_add(&l, " and %u more", oldest->n_replicas - 1);
         line_add(&l, "  ");
         line_add_key(&l, oldest->key);
-        line_cut(&l, PAGE_COLUMNS - 9);
+        line_cut(&l, PAGE_COLUMNS - 9 + s->name_columns - NAME_COLUMNS);
         fprintf(s->page->out, "%9s%s\n", "", l.s);
 }
 
@@ -154,19 +172,26 @@ static void print_group(const struct top_view *v, const struct tutti_row_group *
                 return;
         }
         line_add_group(&name, g->job, g->group);
-        line_cut(&name, NAME_COLUMNS);
+        name_cut(&name, s->name_columns);
         if (latest)
                 line_add(&who, "R%u +%s", latest->rank, duration(latest->lateness_p50_ns).s);
         page_label(s->page, group_face_tone(face), group_face_label(face), 9);
-        fprintf(s->page->out, "%-*s" ROW_FORMAT, NAME_COLUMNS, name.s, rounded(ops_rate(v, g)).s,
+        fprintf(s->page->out, "%-*s" ROW_FORMAT, (int)s->name_columns, name.s, rounded(ops_rate(v, g)).s,
                 bytes_text((uint64_t)bytes_rate(v, g)).s, kind ? duration(kind->wait_p50_ns).s : "-",
                 kind ? duration(kind->run_p50_ns).s : "-", who.used ? "  " : "", who.s);
         if (face == FACE_STALLED || face == FACE_WAITING)
                 print_missing(v, g, s);
 }
 
-void top_print(const struct top_view *v, const struct page *page, uint32_t max_lines) {
-        struct screen s = { .page = page, .n_left = max_lines };
+/* With room for what a name may be. */
+static uint32_t name_columns_of(const struct top_size *size) {
+        uint32_t more = size->columns > PAGE_COLUMNS ? size->columns - PAGE_COLUMNS : 0;
+
+        return NAME_COLUMNS + (more < MORE_COLUMNS ? more : MORE_COLUMNS);
+}
+
+void top_print(const struct top_view *v, const struct page *page, const struct top_size *size) {
+        struct screen s = { .page = page, .n_left = size->lines, .name_columns = name_columns_of(size) };
 
         print_head(v, &s);
         for (enum group_face face = 0; face < N_FACES; face++) {
@@ -273,7 +298,7 @@ static int print_view(struct query *q, const struct top_view *v) {
 
         if (q->json)
                 return query_put_json(q, top_json(v), exit_code);
-        top_print(v, &q->page, NO_LIMIT);
+        top_print(v, &q->page, &(struct top_size){ NO_LIMIT, PAGE_COLUMNS });
         return exit_code;
 }
 

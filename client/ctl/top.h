@@ -13,8 +13,12 @@ struct top_view {
         uint64_t interval_ns;
 };
 
-/* At most `max_lines` lines; groups that do not fit are counted on the last. */
-void top_print(const struct top_view *v, const struct page *page, uint32_t max_lines);
+struct top_size {
+        uint32_t lines, columns;
+};
+
+/* At most so many lines; groups that do not fit are counted on the last. Columns beyond 80 are for names. */
+void top_print(const struct top_view *v, const struct page *page, const struct top_size *size);
 json_t *top_json(const struct top_view *v);
 
 struct top_look {

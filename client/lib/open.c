@@ -60,6 +60,24 @@ static void add_own_groups(struct text *t) {
                 }
 }
 
+/* Nobody joins the group of root for this, and usermod knows users by name. */
+static void add_remedy(struct text *t, gid_t gid) {
+        char buf[1024];
+        struct passwd entry, *found = NULL;
+        if (gid == 0) {
+                text_add(t, ". It is root's own: run as root, or have a tuttid whose socket is its users'");
+                return;
+        }
+        if (getpwuid_r(geteuid(), &entry, buf, sizeof(buf), &found) != 0 || !found) {
+                text_add(
+                        t, ". A user without a name on this host cannot be put into it: run with that group");
+                return;
+        }
+        text_add(t, ". Ask an administrator for `usermod -aG ");
+        add_group(t, gid);
+        text_add(t, " %s`, then log in again", found->pw_name);
+}
+
 static enum status say_permission(const char *path, struct error *err) {
         char buf[sizeof(err->detail)];
         struct text t;
@@ -73,11 +91,7 @@ static enum status say_permission(const char *path, struct error *err) {
                 add_user(&t);
                 text_add(&t, ") are in: ");
                 add_own_groups(&t);
-                text_add(&t, ". Ask an administrator for `usermod -aG ");
-                add_group(&t, st.st_gid);
-                text_add(&t, " ");
-                add_user(&t);
-                text_add(&t, "`, then log in again");
+                add_remedy(&t, st.st_gid);
         } else {
                 text_add(&t, "A directory on the way is closed to you (");
                 add_user(&t);

@@ -106,6 +106,15 @@ START_TEST(every_option_of_a_usage_line_is_offered_and_no_other) {
         complete("run --prefix ''", 3, &p);
         ck_assert_str_eq(p.out, "auto\nall\nnone\n");
         program_deinit(&p);
+        complete("diag --level ''", 3, &p);
+        ck_assert_str_eq(p.out, "1\n2\n3\n");
+        program_deinit(&p);
+        complete("plan --op M", 3, &p);
+        ck_assert_str_eq(p.out, "MEAN\nMIN\nMAX\n");
+        program_deinit(&p);
+        complete("diag --tuning /etc/pass", 3, &p);
+        ck_assert(offers(&p, "/etc/passwd"));
+        program_deinit(&p);
         complete("completion ''", 2, &p);
         ck_assert(offers(&p, "bash") && offers(&p, "zsh"));
         program_deinit(&p);
@@ -143,6 +152,12 @@ START_TEST(groups_are_offered_and_their_names_are_no_code) {
         complete("dump test/t", 2, &p);
         ck_assert_str_eq(p.out, "test/train\n");
         program_deinit(&p);
+        complete("kick test/t", 2, &p);
+        ck_assert_str_eq(p.out, "test/train\n");
+        program_deinit(&p);
+        complete("kick test/train ''", 3, &p);
+        ck_assert(offers(&p, "0") && !offers(&p, "test/train"));
+        program_deinit(&p);
         ck_assert_int_eq(stat("bad", &st), -1);
         replica_tell(r, "end");
         ck_assert_int_eq(replica_end(r, 10), 0);
@@ -169,6 +184,8 @@ START_TEST(zsh_is_told_the_same) {
                                             "'--socket:PATH:_files' '--user:UID:' "
                                             "':group:_tuttictl_groups' ;;"));
         ck_assert_ptr_nonnull(strstr(p.out, " '--prefix:value:(auto all none)'"));
+        ck_assert_ptr_nonnull(strstr(p.out, " '--level:value:(1 2 3)'"));
+        ck_assert_ptr_nonnull(strstr(p.out, " ':group:_tuttictl_groups' ':rank:_tuttictl_ranks'"));
         program_deinit(&p);
         if (access("/usr/bin/zsh", X_OK) < 0 && access("/bin/zsh", X_OK) < 0) {
                 printf("# zsh is not installed: it does not check the syntax\n");

@@ -125,9 +125,16 @@ START_TEST(what_would_be_refused_is_refused) {
         ASK(h, &p, "--gather", "2", "f32[3]");
         expect_refused(&p, 1, "axis 2 is outside of a value of 1 dimensions");
         ASK(h, &p, "--gather", "x", "f32[3]");
-        expect_refused(&p, 64, "wrong option");
+        expect_refused(&p, 64, "--gather takes an axis from -8 to 7, not x");
         ASK(h, &p, "-n", "0", "f32");
-        expect_refused(&p, 64, "wrong option");
+        expect_refused(&p, 64, "-n takes a number of replicas from 1 to 1024, not 0");
+        ASK(h, &p, "--op", "FOO", "f32");
+        expect_refused(
+                &p, 64, "--op takes one of SUM, MEAN, PROD, MIN, MAX, BAND, BOR, BXOR, LAND, LOR, not FOO");
+        ASK(h, &p, "--reckless", "f32");
+        expect_refused(&p, 64, "unknown or incomplete option --reckless");
+        ASK(h, &p, "f32[99999999999999999999]");
+        expect_refused(&p, 64, "is no value");
         ASK(h, &p, "--json");
         expect_refused(&p, 64, "of which values?");
         host_expect_counters_zero(h);

@@ -243,6 +243,22 @@ START_TEST(who_cannot_be_reached_is_exit_code_3) {
 }
 END_TEST
 
+/* It asks nobody. */
+START_TEST(the_version_is_told_as_json_too) {
+        struct program p;
+        char line[1024];
+
+        snprintf(line, sizeof(line),
+                "%s version --json | python3 %s/tests/support/check-schema.py %s/docs/schema/version.json",
+                program_tuttictl(), TUTTI_SOURCE_ROOT, TUTTI_SOURCE_ROOT);
+        program_run((const char *[]){ "/bin/sh", "-c", line, NULL }, 10, &p);
+        if (p.code == 77)
+                unit_skip("python3-jsonschema is not installed");
+        ck_assert_msg(p.code == 0, "%s%s", p.out, p.err);
+        program_deinit(&p);
+}
+END_TEST
+
 START_TEST(a_wrong_command_line_is_exit_code_64) {
         static const char *const wrong[][3] = { { NULL }, { "nonsense" }, { "status", "x" }, { "dump" },
                 { "dump", "a", "b" }, { "quota", "x" }, { "stats", "--nonsense" }, { "groups", "--socket" },
@@ -300,5 +316,6 @@ END_TEST
 
 UNIT_MAIN("ctl-queries", 60, who_is_missing_is_seen_L2_L3, groups_stats_and_dump_tell_what_happened_L1,
         quota_tells_how_much_of_each_limit_is_used_P18, a_group_that_is_not_there_is_said,
-        who_cannot_be_reached_is_exit_code_3, a_wrong_command_line_is_exit_code_64, each_command_has_help,
+        who_cannot_be_reached_is_exit_code_3, the_version_is_told_as_json_too,
+        a_wrong_command_line_is_exit_code_64, each_command_has_help,
         an_answer_that_cannot_be_written_is_an_error)

@@ -30,7 +30,7 @@ START_TEST(top_shows_rates_between_two_looks) {
         struct sheet s;
 
         sheet_open(&s);
-        top_print(&v, &s.page, UINT32_MAX);
+        top_print(&v, &s.page, &(struct top_size){ UINT32_MAX, 80 });
         sheet_expect(&s,
                 "tuttid 0.1.0  up 3 d 04:11  23 clients  5 groups  1 stalled\n"
                 "426 ops/s  200 MiB/s  CPU:0 0 % busy  CPU:1 0 % busy\n"
@@ -46,12 +46,38 @@ START_TEST(top_shows_rates_between_two_looks) {
 }
 END_TEST
 
+/* Long names of one kind are told apart by how they end. */
+START_TEST(top_gives_names_the_columns_beyond_80) {
+        static struct tutti_row rows[] = {
+                { .type = TUTTI_ROW_GROUP,
+                        .group = { .job = "10.20.30.40:29500-elastic", .group = "decoder" } },
+                { .type = TUTTI_ROW_GROUP,
+                        .group = { .job = "10.20.30.40:29500-\303\244lastic-and-more", .group = "x" } },
+        };
+        const struct tutti_answer answer = { 2, rows };
+        const struct top_view v = { { &empty, &empty }, { &answer, &empty }, S };
+        struct sheet s;
+
+        sheet_open(&s);
+        top_print(&v, &s.page, &(struct top_size){ 24, 80 });
+        fclose(s.page.out);
+        ck_assert_ptr_nonnull(strstr(s.text, " ...500-elastic/decoder "));
+        ck_assert_ptr_nonnull(strstr(s.text, " ...\303\244lastic-and-more/x "));
+        free(s.text);
+        sheet_open(&s);
+        top_print(&v, &s.page, &(struct top_size){ 24, 100 });
+        fclose(s.page.out);
+        ck_assert_ptr_nonnull(strstr(s.text, " 10.20.30.40:29500-elastic/decoder "));
+        free(s.text);
+}
+END_TEST
+
 START_TEST(top_counts_what_does_not_fit) {
         const struct top_view v = { { &status_answer, &stats_answer }, { &status_answer, &stats_answer }, S };
         struct sheet s;
 
         sheet_open(&s);
-        top_print(&v, &s.page, 6);
+        top_print(&v, &s.page, &(struct top_size){ 6, 80 });
         fclose(s.page.out);
         ck_assert_ptr_nonnull(strstr(s.text, "\nSTALLED  dp/train  "));
         ck_assert_ptr_nonnull(strstr(s.text, "\n... and 4 more groups\n"));
@@ -65,7 +91,7 @@ START_TEST(top_of_the_first_look_divides_by_nothing) {
         struct sheet s;
 
         sheet_open(&s);
-        top_print(&v, &s.page, 24);
+        top_print(&v, &s.page, &(struct top_size){ 24, 80 });
         sheet_expect(&s, "0 ops/s  0 bytes/s\n"
                          "\n"
                          "         group                    ops/s    bytes/s wait p50  run p50  latest\n"
@@ -159,6 +185,6 @@ START_TEST(pages_that_were_asked_for_stand_below_the_holders_F6) {
 END_TEST
 
 UNIT_MAIN("ctl-top", 10, top_shows_rates_between_two_looks, top_counts_what_does_not_fit,
-        top_of_the_first_look_divides_by_nothing, top_tells_busy_shares_and_rates_as_json,
-        replicas_in_trouble_come_first, replicas_of_nothing_say_so,
+        top_gives_names_the_columns_beyond_80, top_of_the_first_look_divides_by_nothing,
+        top_tells_busy_shares_and_rates_as_json, replicas_in_trouble_come_first, replicas_of_nothing_say_so,
         a_connection_counts_once_among_the_buffers, pages_that_were_asked_for_stand_below_the_holders_F6)
