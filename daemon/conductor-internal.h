@@ -133,6 +133,8 @@ void conductor_give_back_dropped(struct conductor *c, uint32_t *n);
 
 /* Answers. A session that is gone is no error; one that reads nothing is ejected. */
 void conductor_reply(struct conductor *c, struct session *s, const struct reply *reply);
+/* false: it is too long for a packet, and was not sent. */
+bool conductor_reply_if_it_fits(struct conductor *c, struct session *s, const struct reply *reply) MUST_USE;
 void conductor_reply_fd(struct conductor *c, struct session *s, const struct reply *reply, int fd);
 void conductor_reply_status(struct conductor *c, struct session *s, uint64_t request, enum status status,
         const struct error *err);

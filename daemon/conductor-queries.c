@@ -11,12 +11,26 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 
-static void writer_send(struct row_writer *w, uint32_t n, bool is_last) {
-        const struct reply reply = { .request = w->request,
+static struct reply writer_reply(const struct row_writer *w, uint32_t n, bool is_last) {
+        return (struct reply){ .request = w->request,
                 .status = STATUS_OK,
                 .more = !is_last,
                 .type = REPLY_ROWS,
                 .rows = { .rows = w->rows, .n_rows = n } };
+}
+
+/* false: they do not fit into a packet. */
+static bool writer_send_all(struct row_writer *w, bool is_last) {
+        const struct reply reply = writer_reply(w, w->n_rows, is_last);
+        if (!conductor_reply_if_it_fits(w->conductor, w->session, &reply))
+                return false;
+        w->n_rows = 0;
+        return true;
+}
+
+static void writer_send_some(struct row_writer *w) {
+        uint32_t n = codec_rows_that_fit(w->rows, w->n_rows, &w->conductor->scratch);
+        const struct reply reply = writer_reply(w, n, false);
         conductor_reply(w->conductor, w->session, &reply);
         memmove(w->rows, w->rows + n, (w->n_rows - n) * sizeof(*w->rows));
         w->n_rows -= n;
@@ -24,15 +38,9 @@ static void writer_send(struct row_writer *w, uint32_t n, bool is_last) {
 
 /* Sends what is there in as many parts as it takes; the last one, also an empty one, ends the answer. */
 static void writer_flush(struct row_writer *w, bool is_last) {
-        while (w->n_rows > 0) {
-                uint32_t n = codec_rows_that_fit(w->rows, w->n_rows, &w->conductor->scratch);
-                writer_send(w, n, is_last && n == w->n_rows);
-                if (is_last && w->n_rows == 0)
-                        return;
-        }
+        while ((w->n_rows > 0 || is_last) && !writer_send_all(w, is_last))
+                writer_send_some(w);
         arena_reset(&w->arena);
-        if (is_last)
-                writer_send(w, 0, true);
 }
 
 /* A slice may write a few rows more than it was left with: they are taken from what is saved. */

@@ -51,14 +51,8 @@ void conductor_free(struct conductor *c) {
 
 /* --- answers --- */
 
-void conductor_reply_fd(struct conductor *c, struct session *s, const struct reply *reply, int fd) {
-        size_t n_bytes;
-        c->work += reply->error ? 2 * REPLY_WORK : REPLY_WORK;
-        if (!s)
-                return;
-        int r = codec_encode_reply(reply, &c->scratch, c->out, &n_bytes);
-        CHECK(r == 0);
-        r = session_send(c->house.sessions, s, c->out, n_bytes, &fd, fd >= 0);
+static void conductor_send(struct conductor *c, struct session *s, size_t n_bytes, int fd) {
+        int r = session_send(c->house.sessions, s, c->out, n_bytes, &fd, fd >= 0);
         if (r == -EDQUOT)
                 conductor_eject(c, s, STATUS_QUOTA,
                         "the clients of uid %u do not read their replies: reply-bytes has %llu of %llu",
@@ -66,6 +60,27 @@ void conductor_reply_fd(struct conductor *c, struct session *s, const struct rep
                         (unsigned long long)quota_limit(c->house.quotas, s->uid, QUOTA_REPLY_BYTES));
         else if (r < 0)
                 conductor_eject(c, s, STATUS_LIMIT, "it does not read its replies (%s)", strerror(-r));
+}
+
+void conductor_reply_fd(struct conductor *c, struct session *s, const struct reply *reply, int fd) {
+        size_t n_bytes;
+        c->work += reply->error ? 2 * REPLY_WORK : REPLY_WORK;
+        if (!s)
+                return;
+        int r = codec_encode_reply(reply, &c->scratch, c->out, &n_bytes);
+        CHECK(r == 0);
+        conductor_send(c, s, n_bytes, fd);
+}
+
+bool conductor_reply_if_it_fits(struct conductor *c, struct session *s, const struct reply *reply) {
+        size_t n_bytes;
+        if (!s)
+                return true;
+        if (codec_encode_reply(reply, &c->scratch, c->out, &n_bytes) < 0)
+                return false;
+        c->work += REPLY_WORK;
+        conductor_send(c, s, n_bytes, -1);
+        return true;
 }
 
 void conductor_reply(struct conductor *c, struct session *s, const struct reply *reply) {

@@ -258,7 +258,7 @@ struct rows_box {
 static bool rows_out(const struct row *rows, uint32_t n, struct arena *scratch, struct rows_box *box) {
         tutti__v1__rows__init(&box->message);
         box->list = arena_calloc(scratch, n, sizeof(*box->list));
-        box->boxes = n > MAX_PART_ROWS ? NULL : arena_calloc(scratch, n, sizeof(*box->boxes));
+        box->boxes = n > MAX_PART_ROWS ? NULL : arena_alloc(scratch, n * sizeof(*box->boxes));
         if (!box->list || !box->boxes)
                 return false;
         for (uint32_t i = 0; i < n; i++) {

@@ -103,8 +103,10 @@ int submit_in(const Tutti__V1__Submit *m, struct arena *arena, struct msg_submit
 
 static bool entries_out(const struct msg_submit *s, struct arena *scratch, struct submit_box *box) {
         box->list = arena_calloc(scratch, s->n_part_entries, sizeof(*box->list));
-        box->entries = arena_calloc(scratch, s->n_part_entries, sizeof(*box->entries));
-        if (!box->list || !box->entries)
+        if (!box->list)
+                return false;
+        box->entries = arena_alloc(scratch, s->n_part_entries * sizeof(*box->entries));
+        if (!box->entries)
                 return false;
         for (uint32_t i = 0; i < s->n_part_entries; i++) {
                 entry_out(&s->entries[i], &box->entries[i]);
