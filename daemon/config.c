@@ -1,36 +1,21 @@
 /* The configuration is a table: one line for each key says what it is, where its value lives, what it may be,
  * what it is when nobody says anything, and what it does. Parsing, error texts, `--help` and the documents
- * are all made from it, so that they cannot contradict each other.
- *
- * inih splits the file into section, name, value. It does not tell the line, joins indented lines to the one
- * before, and cuts lines at 200 bytes without a word; read_line, which feeds it, makes up for all three. */
+ * are all made from it, so that they cannot contradict each other. */
 #include "config.h"
 
 #include <errno.h>
-#include <ini.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "base/cleanup.h"
 #include "base/text.h"
+#include "config-internal.h"
 #include "config-tuning.h"
-#include "config-value.h"
 
 /* sun_path less its terminator. */
 #define MAX_SOCKET_PATH_BYTES 107
-#define MAX_KEY_TEXT          64
 #define MAX_SUGGESTIONS       3
 #define TOO_FAR               5 /* changed letters */
-#define PROBLEM_BYTES         768
-
-struct config_key {
-        const char *name;
-        size_t offset;
-        struct value_rule rule;
-        const char *preset, *help;
-        bool is_fixed; /* for as long as tuttid runs */
-};
 
 static uint64_t no_time(void) {
         return 0;
@@ -182,7 +167,17 @@ static void *field_of(const struct config_key *k, struct config *c) {
         return (char *)c + k->offset;
 }
 
-static const struct config_key *find_key(const char *name) {
+_Static_assert(ARRAY_SIZE(keys) <= MAX_CONFIG_KEYS, "raise it");
+
+const struct config_key *config_key_at(size_t i) {
+        return i < ARRAY_SIZE(keys) ? &keys[i] : NULL;
+}
+
+size_t config_key_index(const struct config_key *k) {
+        return (size_t)(k - keys);
+}
+
+const struct config_key *config_find_key(const char *name) {
         for (size_t i = 0; i < ARRAY_SIZE(keys); i++)
                 if (strcmp(keys[i].name, name) == 0)
                         return &keys[i];
@@ -285,8 +280,7 @@ static void suggest(const char *name, struct text *why) {
 
 /* --- limits of one user: quota.UID.KEY --- */
 
-/* The key without its uid, when it has one. */
-static const struct config_key *find_override_key(const char *name, uint32_t *ret_uid) {
+const struct config_key *config_find_override_key(const char *name, uint32_t *ret_uid) {
         static const char section[] = "quota.";
         char plain[MAX_KEY_TEXT], *end;
         if (strncmp(name, section, strlen(section)) != 0 || name[strlen(section)] < '0' ||
@@ -298,7 +292,7 @@ static const struct config_key *find_override_key(const char *name, uint32_t *re
                 return NULL;
         snprintf(plain, sizeof(plain), "%s%s", section, end + 1);
         *ret_uid = (uint32_t)uid;
-        return find_key(plain);
+        return config_find_key(plain);
 }
 
 /* NULL: there are too many. */
@@ -388,12 +382,12 @@ static int check_admins(const struct config *c, char *why, size_t why_bytes) {
 /* --- setting --- */
 
 int config_set(struct config *c, const char *key, const char *value, char *why, size_t why_bytes) {
-        const struct config_key *k = find_key(key);
+        const struct config_key *k = config_find_key(key);
         struct text t;
         text_init(&t, why, why_bytes);
         uint32_t uid = 0;
-        const struct config_key *of_user = k ? NULL : find_override_key(key, &uid);
-        text_add(&t, "%.100s = %.300s: ", key, value);
+        const struct config_key *of_user = k ? NULL : config_find_override_key(key, &uid);
+        text_add(&t, "%.100s = %.120s%s: ", key, value, strlen(value) > 120 ? "..." : "");
         if (!k && !of_user) {
                 suggest(key, &t);
                 return -EINVAL;
@@ -417,121 +411,6 @@ int config_check(const struct config *c, char *why, size_t why_bytes) {
                 return -ENAMETOOLONG;
         }
         return check_admins(c, why, why_bytes);
-}
-
-/* --- the file --- */
-
-/* Where a key of one user's limits was given. */
-struct sighting {
-        uint32_t uid;
-        const struct config_key *key;
-        int line;
-};
-
-#define MAX_SIGHTINGS (MAX_OVERRIDES * sizeof(struct quota_limits) / sizeof(uint64_t))
-
-struct reading {
-        FILE *file;
-        struct config config;
-        const char *path;
-        struct text why;
-        int line;       /* the one that inih is looking at */
-        int error_line; /* of what `why` says; 0: nothing yet */
-        int seen_on[ARRAY_SIZE(keys)];
-        struct sighting of_users[MAX_SIGHTINGS];
-        size_t n_of_users;
-};
-
-/* The first error is the one to tell. */
-static void blame_line(struct reading *r, const char *problem) {
-        if (r->error_line)
-                return;
-        r->error_line = r->line;
-        text_add(&r->why, "%s:%d: %s", r->path, r->line, problem);
-}
-
-/* ini_reader: fgets that counts, without indentation and without lines that inih would cut. */
-static char *read_line(char *buf, int size, void *stream) {
-        struct reading *r = stream;
-        if (!fgets(buf, size, r->file))
-                return NULL;
-        r->line++;
-        if (!strchr(buf, '\n') && !feof(r->file)) {
-                char problem[64];
-                snprintf(problem, sizeof(problem), "the line is too long; use at most %d bytes.", size - 2);
-                blame_line(r, problem);
-                for (int c = 0; c != '\n' && c != EOF;)
-                        c = fgetc(r->file);
-        }
-        size_t blanks = strspn(buf, " \t");
-        memmove(buf, buf + blanks, strlen(buf + blanks) + 1);
-        return buf;
-}
-
-static void blame_repetition(struct reading *r, const char *key, const char *value, int line) {
-        char problem[PROBLEM_BYTES];
-        snprintf(
-                problem, sizeof(problem), "%s = %s: given before, on line %d; remove one.", key, value, line);
-        blame_line(r, problem);
-}
-
-/* The line on which it was given before; 0: it was not. */
-static int seen_of_user(const struct reading *r, const struct config_key *k, uint32_t uid) {
-        for (size_t i = 0; i < r->n_of_users; i++)
-                if (r->of_users[i].uid == uid && r->of_users[i].key == k)
-                        return r->of_users[i].line;
-        return 0;
-}
-
-/* ini_handler: 1 to go on, 0 for an error. */
-static int take_pair(void *user, const char *section, const char *name, const char *value) {
-        struct reading *r = user;
-        char key[128], problem[PROBLEM_BYTES];
-        snprintf(key, sizeof(key), "%s%s%s", section, *section ? "." : "", name);
-        uint32_t uid = 0;
-        const struct config_key *plain = find_key(key), *of_user = find_override_key(key, &uid);
-        int before = of_user ? seen_of_user(r, of_user, uid) : plain ? r->seen_on[plain - keys] : 0;
-        if (before) {
-                blame_repetition(r, key, value, before);
-                return 0;
-        }
-        if (config_set(&r->config, key, value, problem, sizeof(problem)) < 0) {
-                blame_line(r, problem);
-                return 0;
-        }
-        if (plain)
-                r->seen_on[plain - keys] = r->line;
-        else /* there is room for every key of every user that config_set takes */
-                r->of_users[r->n_of_users++] = (struct sighting){ uid, of_user, r->line };
-        return 1;
-}
-
-static void close_file(FILE **f) {
-        if (*f)
-                fclose(*f);
-}
-
-int config_read(struct config *c, const char *path, char *why, size_t why_bytes) {
-        CLEANUP(close_file) FILE *f = fopen(path, "re");
-        if (!f) {
-                int r = -errno;
-                snprintf(why, why_bytes, "%s: cannot be read: %s", path, strerror(-r));
-                return r;
-        }
-        struct reading reading = { .file = f, .config = *c, .path = path };
-        text_init(&reading.why, why, why_bytes);
-        int line = ini_parse_stream(read_line, &reading, take_pair, &reading);
-        if (ferror(f)) {
-                snprintf(why, why_bytes, "%s: cannot be read: %s", path, strerror(EIO));
-                return -EIO;
-        }
-        if (line > 0 && (!reading.error_line || line < reading.error_line))
-                snprintf(why, why_bytes,
-                        "%s:%d: neither [section] nor key = value; comments begin with # or ;.", path, line);
-        if (line != 0 || reading.error_line)
-                return -EINVAL;
-        *c = reading.config;
-        return 0;
 }
 
 /* --- the documents --- */

@@ -21,8 +21,8 @@ Without any file every key has its default.
 .Pp
 Sections stand in brackets, one
 .Dl key = value
-a line, of at most 198 bytes.
-Comments begin with
+a line, of at most 4096 bytes without its comment.
+Comments may be as long as they like and begin with
 .Sq #
 or
 .Sq \&; .

@@ -322,17 +322,78 @@ START_TEST(an_indented_line_is_a_line) {
 }
 END_TEST
 
+/* "BEGIN" and so many times `c`. */
+static void fill(char *text, const char *begin, char c, size_t n) {
+        size_t used = strlen(begin);
+        memcpy(text, begin, used);
+        memset(text + used, c, n);
+        text[used + n] = '\0';
+}
+
+START_TEST(a_comment_may_be_as_long_as_it_likes) {
+        static char text[20000];
+        struct config c;
+        for (size_t n = 190; n < 10000; n = n < 210 ? n + 1 : n * 3) {
+                config_init(&c);
+                fill(text, "# ", 'x', n);
+                strcat(text, "\n[quota]\n\t; ");
+                fill(text + strlen(text), "", ';', n);
+                strcat(text, "\ngroups = 5 ; ");
+                fill(text + strlen(text), "", ' ', n);
+                strcat(text, "\npending = 6");
+                read_ok(&c, text);
+                ck_assert_uint_eq(c.quota.groups, 5);
+                ck_assert_uint_eq(c.quota.pending, 6);
+                strcat(text, "x");
+                read_refused(
+                        text, "tuttid.conf:5: quota.pending = 6x: unknown unit \"x\"; use a whole number.");
+        }
+}
+END_TEST
+
+/* What is stated as allowed can be written, whatever inih has room for, and means what it means in a short
+ * line. */
+START_TEST(a_value_may_be_as_long_as_is_allowed) {
+        static char path[300], text[1000];
+        struct config c;
+        for (size_t n = 150; n < CONFIG_PATH_BYTES - 1; n++) {
+                config_init(&c);
+                fill(path, "/p;#=[]:\t ", 'q', n - 10);
+                ck_assert_uint_eq(strlen(path), n);
+                snprintf(text, sizeof(text), "[gpu]\n worker \t:\t%s \t ; a comment\r\norder = host\n", path);
+                read_ok(&c, text);
+                ck_assert_str_eq(c.gpu_worker, path);
+                ck_assert_int_eq(c.gpu_order, GPU_ORDER_HOST);
+        }
+        fill(path, "/", 'q', 255);
+        snprintf(text, sizeof(text), "[gpu]\n\nworker=%s\n", path);
+        char why[400];
+        ck_assert_int_eq(read_text(&c, text, why, sizeof(why)), -EINVAL);
+        ck_assert_int_eq(strncmp(why, "tuttid.conf:3: gpu.worker = /qqq", 32), 0);
+        ck_assert_ptr_nonnull(strstr(why, "...: has 256 bytes; use 0 to 255."));
+        strcat(text, "worker=/short\n");
+        ck_assert_int_eq(read_text(&c, text, why, sizeof(why)), -EINVAL);
+        ck_assert_ptr_nonnull(strstr(why, "has 256 bytes")); /* the first error is told */
+}
+END_TEST
+
 START_TEST(a_long_line_is_refused_and_not_cut) {
-        char text[600];
-        memset(text, ' ', sizeof(text));
-        memcpy(text, "#", 1);
-        strcpy(text + 300, "\n[quota]\ngroups = 5\n");
-        read_refused(text, "tuttid.conf:1: the line is too long; use at most 198 bytes.");
+        static char text[6000];
+        fill(text, "[quota]\ngroups = 5", ' ', 4096 - strlen("groups = 5"));
+        strcat(text, "\n");
         struct config c;
         config_init(&c);
-        strcpy(text + 197, "\n[quota]\ngroups = 5\n");
         read_ok(&c, text);
         ck_assert_uint_eq(c.quota.groups, 5);
+        fill(text, "[quota]\ngroups = 5", ' ', 4097 - strlen("groups = 5"));
+        strcat(text, "\ngroups = 7\n");
+        read_refused(text, "tuttid.conf:2: the line is too long; use at most 4096 bytes.");
+        fill(text, "[quota]\n", 'g', 300);
+        strcat(text, " = 5\n");
+        read_refused(text, "tuttid.conf:2: neither [section] nor key = value; comments begin with # or ;.");
+        fill(text, "[", 'q', 300);
+        strcat(text, "]\ngroups = 5\n");
+        read_refused(text, "tuttid.conf:1: neither [section] nor key = value; comments begin with # or ;.");
 }
 END_TEST
 
@@ -502,6 +563,7 @@ UNIT_MAIN("config", 10, defaults_are_those_of_the_documents, mapped_bytes_is_the
         instruction_sets_are_named_as_in_the_file, refusals_say_what_is_allowed,
         unknown_keys_name_their_neighbours, O4_a_user_may_have_limits_of_its_own, O6_admins_are_uids,
         a_file_is_read_over_what_is_there, a_file_that_is_wrong_names_the_line, an_indented_line_is_a_line,
+        a_comment_may_be_as_long_as_it_likes, a_value_may_be_as_long_as_is_allowed,
         a_long_line_is_refused_and_not_cut, a_file_that_cannot_be_read_is_said,
         G1_a_socket_path_of_108_bytes_is_refused, a_text_that_does_not_fit_is_refused,
         a_small_buffer_for_the_reason_is_not_overrun, the_sample_says_the_defaults_and_nothing_else,
