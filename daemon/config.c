@@ -46,7 +46,7 @@ static const char *const log_words[] = { "error", "warning", "notice", "info", "
 
 /* In the order of config/tuttid.conf. */
 static const struct config_key keys[] = {
-        { "daemon.socket", .is_fixed = true, FIELD(socket), .rule.type = VALUE_TEXT, .rule.min = 1,
+        { "daemon.socket", .is_fixed = true, FIELD(socket), .rule.type = VALUE_PATH, .rule.min = 1,
                 .rule.max = MAX_SOCKET_PATH_BYTES, .preset = "/run/tutti/tuttid.sock",
                 .help = "The path of the socket where clients connect." },
         { "daemon.group", .is_fixed = true, FIELD(socket_group), .rule.type = VALUE_TEXT, .rule.max = 63,
@@ -55,9 +55,9 @@ static const struct config_key keys[] = {
                         "group." },
         { "daemon.log-level", FIELD(log_level), .rule.type = VALUE_WORD, .rule.words = log_words,
                 .preset = "notice", .help = "The least important lines that are still logged." },
-        { "daemon.admins", FIELD(admins), .rule.type = VALUE_TEXT, .rule.max = 255, .preset = "0",
-                .help = "The uids that may look at the groups and limits of all users, kick their replicas "
-                        "and drain tuttid, with blanks between them." },
+        { "daemon.admins", FIELD(admins), .rule.type = VALUE_USERS, .preset = "0",
+                .help = "The users who may look at the groups and limits of all users, kick their replicas "
+                        "and drain tuttid." },
         { "daemon.confine", .is_fixed = true, FIELD(confine), .rule.type = VALUE_WORD,
                 .rule.words = yes_words, .preset = "yes",
                 .help = "Whether tuttid gives up, when it has started, the system calls that it does not "
@@ -94,14 +94,14 @@ static const struct config_key keys[] = {
                 .preset = "auto",
                 .help = "The size from which on the table gives a reduction over GPUs to their library; auto "
                         "is what was measured (plan.tuning), else 256 KiB." },
-        { "plan.tuning", FIELD(plan_tuning), .rule.type = VALUE_TEXT, .rule.max = 255,
+        { "plan.tuning", FIELD(plan_tuning), .rule.type = VALUE_PATH, .rule.max = 255,
                 .preset = "/etc/tutti/tuning.conf",
                 .help = "The file with what `tuttictl diag --tune` has measured; there need be none." },
         { "gpu.enabled", .is_fixed = true, FIELD(gpu_enabled), .rule.type = VALUE_WORD,
                 .rule.words = gpu_words, .preset = "auto",
                 .help = "Whether GPUs are looked for; they are served by a process of their own, "
                         "tuttid-gpu." },
-        { "gpu.worker", .is_fixed = true, FIELD(gpu_worker), .rule.type = VALUE_TEXT, .rule.max = 255,
+        { "gpu.worker", .is_fixed = true, FIELD(gpu_worker), .rule.type = VALUE_PATH, .rule.max = 255,
                 .preset = "",
                 .help = "The path of tuttid-gpu; empty finds it beside tuttid or where it is installed." },
         { "gpu.ipc", .is_fixed = true, FIELD(gpu_ipc), .rule.type = VALUE_WORD, .rule.words = ipc_words,
@@ -194,14 +194,15 @@ void config_init(struct config *c) {
         memset(c, 0, sizeof(*c));
         text_init(&why, buf, sizeof(buf));
         for (size_t i = 0; i < ARRAY_SIZE(keys); i++)
-                CHECK(value_parse(&keys[i].rule, keys[i].preset, field_of(&keys[i], c), &why) == 0);
+                CHECK(value_parse(&keys[i].rule, keys[i].preset, NULL, field_of(&keys[i], c), &why) == 0);
 }
 
 /* --- reloading --- */
 
 static bool key_is_alike(const struct config_key *k, const struct config *a, const struct config *b) {
         const char *x = (const char *)a + k->offset, *y = (const char *)b + k->offset;
-        return k->rule.type == VALUE_TEXT ? strcmp(x, y) == 0 : memcmp(x, y, k->rule.size) == 0;
+        return k->rule.type == VALUE_TEXT || k->rule.type == VALUE_PATH ? strcmp(x, y) == 0
+                                                                        : memcmp(x, y, k->rule.size) == 0;
 }
 
 void config_reload(struct config *c, const struct config *fresh, struct config_changes *ret) {
@@ -316,8 +317,8 @@ static int set_override(
                 text_add(why, "more than %d users have limits of their own.", MAX_OVERRIDES);
                 return -EINVAL;
         }
-        int r = value_parse(
-                &k->rule, value, (char *)&o->limits + (k->offset - offsetof(struct config, quota)), why);
+        int r = value_parse(&k->rule, value, c->names,
+                (char *)&o->limits + (k->offset - offsetof(struct config, quota)), why);
         if (r == 0)
                 *c = trial;
         return r;
@@ -340,43 +341,8 @@ struct quota_limits config_limits_of(const struct config *c, const struct quota_
                 .memory_bytes = said_or(own->memory_bytes, all->memory_bytes) };
 }
 
-/* --- admins --- */
-
-/* The uid at *text, which moves behind it; false: there is none. */
-static bool take_uid(const char **text, uint32_t *ret) {
-        char *end;
-        *text += strspn(*text, " \t,");
-        if (**text < '0' || **text > '9')
-                return false;
-        errno = 0;
-        unsigned long uid = strtoul(*text, &end, 10);
-        if (errno || uid > UINT32_MAX - 1)
-                return false;
-        *text = end;
-        *ret = (uint32_t)uid;
-        return true;
-}
-
 bool config_is_admin(const struct config *c, uint32_t uid) {
-        const char *text = c->admins;
-        uint32_t admin;
-        while (take_uid(&text, &admin))
-                if (admin == uid)
-                        return true;
-        return false;
-}
-
-static int check_admins(const struct config *c, char *why, size_t why_bytes) {
-        const char *text = c->admins;
-        uint32_t uid;
-        while (take_uid(&text, &uid))
-                ;
-        if (*text == '\0')
-                return 0;
-        snprintf(why, why_bytes,
-                "daemon.admins = %s: not a uid: \"%s\"; use numbers (`id -u NAME` tells them).", c->admins,
-                text);
-        return -EINVAL;
+        return users_have(&c->admins, uid);
 }
 
 /* --- setting --- */
@@ -393,7 +359,7 @@ int config_set(struct config *c, const char *key, const char *value, char *why, 
                 return -EINVAL;
         }
         int r = of_user ? set_override(c, of_user, uid, value, &t)
-                        : value_parse(&k->rule, value, field_of(k, c), &t);
+                        : value_parse(&k->rule, value, c->names, field_of(k, c), &t);
         if (r == 0)
                 why[0] = '\0';
         return r;
@@ -410,7 +376,7 @@ int config_check(const struct config *c, char *why, size_t why_bytes) {
                         MAX_SOCKET_PATH_BYTES, c->socket);
                 return -ENAMETOOLONG;
         }
-        return check_admins(c, why, why_bytes);
+        return 0;
 }
 
 /* --- the documents --- */

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/log.h"
+#include "config-host.h"
 #include "config.h"
 #include "daemon.h"
 
@@ -102,6 +103,7 @@ static int read_again(const void *data, struct config *ret, char *why, size_t wh
         const struct arguments *a = data;
         int option, r;
         config_init(ret);
+        ret->names = &host_users;
         if (read_file(ret, a, why, why_bytes) < 0)
                 return -EINVAL;
         while ((option = getopt_long(a->argc, a->argv, "", options, NULL)) != -1)
@@ -116,12 +118,26 @@ static int refuse(const char *why) {
         return EXIT_USAGE;
 }
 
+/* What is well in itself may name what is not there. */
+static int check(const struct config *c) {
+        struct findings found;
+        int n_errors = 0;
+        host_look(c, &found);
+        for (size_t i = 0; i < found.n; i++) {
+                fprintf(stderr, "tuttid: %s%s\n",
+                        found.all[i].is_error ? "" : "warning: ", found.all[i].text);
+                n_errors += found.all[i].is_error;
+        }
+        return n_errors ? EXIT_USAGE : puts("the configuration is well") < 0;
+}
+
 int main(int argc, char **argv) {
         struct config config;
         char why[512];
         int option;
         bool is_check = false;
         config_init(&config);
+        config.names = &host_users;
         opterr = 0;
         const struct arguments arguments = { argc, argv };
         if (read_file(&config, &arguments, why, sizeof(why)) < 0)
@@ -146,7 +162,7 @@ int main(int argc, char **argv) {
         if (config_read_tuning(&config, why, sizeof(why)) < 0 || config_check(&config, why, sizeof(why)) < 0)
                 return refuse(why);
         if (is_check)
-                return puts("the configuration is well") < 0;
+                return check(&config);
         log_set_level(config.log_level);
         log_open();
         return daemon_run(&config, &(struct config_source){ .read = read_again, .data = &arguments });

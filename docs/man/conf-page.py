@@ -22,6 +22,7 @@ Without any file every key has its default.
 Sections stand in brackets, one
 .Dl key = value
 a line, of at most 4096 bytes without its comment.
+Values have no quotes, and paths are absolute.
 Comments may be as long as they like and begin with
 .Sq #
 or

@@ -41,7 +41,8 @@ static bool is_between(uint64_t value, uint64_t least, uint64_t most) {
 
 static void check_values(const struct config *c) {
         char why[512] = "";
-        CHECK(memchr(c->socket, '\0', sizeof(c->socket)));
+        CHECK(memchr(c->socket, '\0', sizeof(c->socket)) && c->socket[0] == '/');
+        CHECK(c->admins.n <= MAX_NAMED_USERS);
         CHECK(memchr(c->socket_group, '\0', sizeof(c->socket_group)));
         CHECK(is_between(c->n_cpu_devices, 1, MAX_CPU_DEVICES) && c->n_workers <= MAX_WORKERS);
         CHECK(c->chunk_bytes > 0 && c->chunk_bytes % 64 == 0);
