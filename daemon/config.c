@@ -14,8 +14,6 @@
 
 /* sun_path less its terminator. */
 #define MAX_SOCKET_PATH_BYTES 107
-#define MAX_SUGGESTIONS       3
-#define TOO_FAR               5 /* changed letters */
 
 static uint64_t no_time(void) {
         return 0;
@@ -229,56 +227,6 @@ void config_reload(struct config *c, const struct config *fresh, struct config_c
         memcpy(c->overrides, fresh->overrides, sizeof(c->overrides));
 }
 
-/* --- unknown keys: which ones are meant? --- */
-
-static unsigned int min3(unsigned int a, unsigned int b, unsigned int c) {
-        unsigned int ab = a < b ? a : b;
-        return ab < c ? ab : c;
-}
-
-/* Levenshtein's distance; at most MAX_KEY_TEXT bytes of each are looked at. */
-static unsigned int distance(const char *a, const char *b) {
-        unsigned int row[MAX_KEY_TEXT + 1];
-        size_t n = strnlen(b, MAX_KEY_TEXT);
-        for (unsigned int j = 0; j <= n; j++)
-                row[j] = j;
-        for (unsigned int i = 0; i < MAX_KEY_TEXT && a[i]; i++) {
-                unsigned int corner = row[0];
-                row[0] = i + 1;
-                for (size_t j = 0; j < n; j++) {
-                        unsigned int change = corner + (a[i] != b[j]);
-                        corner = row[j + 1];
-                        row[j + 1] = min3(row[j] + 1, corner + 1, change);
-                }
-        }
-        return row[n];
-}
-
-static const char *bare_name(const char *name) {
-        const char *dot = strchr(name, '.');
-        return dot ? dot + 1 : name;
-}
-
-/* A right name in the wrong section is nearly right. */
-static unsigned int key_distance(const char *name, const char *known) {
-        unsigned int whole = distance(name, known), bare = distance(bare_name(name), bare_name(known)) + 1;
-        return whole < bare ? whole : bare;
-}
-
-static void suggest(const char *name, struct text *why) {
-        unsigned int limit = strlen(name) < TOO_FAR ? (unsigned int)strlen(name) : TOO_FAR, best = limit,
-                     n = 0;
-        for (size_t i = 0; i < ARRAY_SIZE(keys); i++) {
-                unsigned int d = key_distance(name, keys[i].name);
-                best = d < best ? d : best;
-        }
-        text_add(why, "unknown key; ");
-        for (size_t i = 0; best < limit && i < ARRAY_SIZE(keys) && n < MAX_SUGGESTIONS; i++)
-                if (key_distance(name, keys[i].name) <= best + 1)
-                        text_add(why, "%s%s", n++ ? " or " : "did you mean ", keys[i].name);
-        text_add(why, n ? "?" : "tuttid --help lists all of them.");
-}
-
 /* --- limits of one user: quota.UID.KEY --- */
 
 const struct config_key *config_find_override_key(const char *name, uint32_t *ret_uid) {
@@ -347,19 +295,35 @@ bool config_is_admin(const struct config *c, uint32_t uid) {
 
 /* --- setting --- */
 
+static void blame_key(const char *key, struct text *why) {
+        const struct config_key *near[MAX_NEAR_KEYS];
+        size_t n = config_near_keys(key, CONFIG_FAR, near);
+        text_add(why, "unknown key; ");
+        for (size_t i = 0; i < n; i++)
+                text_add(why, "%s%s", i ? " or " : "did you mean ", near[i]->name);
+        text_add(why, n ? "?" : "tuttid --help lists all of them.");
+}
+
+void config_print_setting(const char *key, const char *value, struct text *why) {
+        text_add(why, "%.100s = %.120s%s: ", key, value, strlen(value) > 120 ? "..." : "");
+}
+
+int config_set_key(struct config *c, const struct config_key *k, const char *value, struct text *why) {
+        return value_parse(&k->rule, value, c->names, field_of(k, c), why);
+}
+
 int config_set(struct config *c, const char *key, const char *value, char *why, size_t why_bytes) {
         const struct config_key *k = config_find_key(key);
         struct text t;
         text_init(&t, why, why_bytes);
         uint32_t uid = 0;
         const struct config_key *of_user = k ? NULL : config_find_override_key(key, &uid);
-        text_add(&t, "%.100s = %.120s%s: ", key, value, strlen(value) > 120 ? "..." : "");
+        config_print_setting(key, value, &t);
         if (!k && !of_user) {
-                suggest(key, &t);
+                blame_key(key, &t);
                 return -EINVAL;
         }
-        int r = of_user ? set_override(c, of_user, uid, value, &t)
-                        : value_parse(&k->rule, value, c->names, field_of(k, c), &t);
+        int r = of_user ? set_override(c, of_user, uid, value, &t) : config_set_key(c, k, value, &t);
         if (r == 0)
                 why[0] = '\0';
         return r;

@@ -1,5 +1,5 @@
 /* What tuttid was told: const for everybody, made before anything else from defaults, file, environment and
- * options, in this order.
+ * options, in this order; who comes later wins.
  *
  * Owned by daemon.c, which alone changes it: between two turns, when it reloads. Floor 2: no I/O but reading
  * the file. What it names is looked for by config-host.h. */
@@ -91,6 +91,14 @@ int config_read(struct config *c, const char *path, char *why, size_t why_bytes)
 /* Sets one key ("quota.groups", "64") as the file would. 0 or -EINVAL with `why`. */
 int config_set(struct config *c, const char *key, const char *value, char *why, size_t why_bytes) MUST_USE;
 
+/* Takes each key that a variable of the environment gives (TUTTID_QUOTA_GROUPS=64) over `c`, which is
+ * untouched on failure; then `why` names the variable in the place of the key. `environment` is as in
+ * environ(7). How many were taken, or -EINVAL. */
+int config_take_environment(
+        struct config *c, const char *const *environment, char *why, size_t why_bytes) MUST_USE;
+/* "TUTTID_QUOTA_GROUPS" of "quota.groups". */
+void config_name_variable(const char *key, char *ret, size_t size);
+
 /* Reads the tuning file that the keys name; there need be none. 0, or a negative errno with `why`. */
 int config_read_tuning(struct config *c, char *why, size_t why_bytes) MUST_USE;
 
@@ -98,7 +106,7 @@ int config_read_tuning(struct config *c, char *why, size_t why_bytes) MUST_USE;
  * -ENAMETOOLONG with `why`. */
 int config_check(const struct config *c, char *why, size_t why_bytes) MUST_USE;
 
-/* Where a configuration came from, to read it again: defaults, file, options. 0, or a negative
+/* Where a configuration came from, to read it again: defaults, file, environment, options. 0, or a negative
  * errno with `why`. */
 struct config_source {
         int (*read)(const void *data, struct config *ret, char *why, size_t why_bytes);
