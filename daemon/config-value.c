@@ -39,6 +39,8 @@ static const struct unit *units_of(enum value_type type) {
         case VALUE_DURATION: return time_units;
         case VALUE_COUNT:
         case VALUE_TEXT:
+        case VALUE_PATH:
+        case VALUE_USERS:
         case VALUE_WORD: break;
         }
         return no_units;
@@ -77,6 +79,8 @@ static const char *advice(enum value_type type) {
         case VALUE_DURATION: return "a number of ns, us, ms, s, min or h";
         case VALUE_COUNT:
         case VALUE_TEXT:
+        case VALUE_PATH:
+        case VALUE_USERS:
         case VALUE_WORD: break;
         }
         return "a whole number";
@@ -172,6 +176,28 @@ static int parse_text(const struct value_rule *rule, const char *text, char *fie
         return 0;
 }
 
+static void print_path(const struct value_rule *rule, struct text *t) {
+        text_add(t, "%san absolute path of at most %llu bytes", rule->min ? "" : "nothing, or ",
+                (unsigned long long)rule->max);
+}
+
+static int parse_path(const struct value_rule *rule, const char *text, char *field, struct text *why) {
+        if (text[0] == '/' || (text[0] == '\0' && rule->min == 0))
+                return parse_text(rule, text, field, why);
+        text_add(why, text[0] ? "not absolute; use " : "a path is missing; use ");
+        print_path(rule, why);
+        text_add(why, ".");
+        return -EINVAL;
+}
+
+/* No value begins with a quote. */
+static int refuse_quotes(const struct value_rule *rule, struct text *why) {
+        text_add(why, "leave the quotes out; use ");
+        value_print_allowed(rule, why);
+        text_add(why, ".");
+        return -EINVAL;
+}
+
 static int parse_word(const struct value_rule *rule, const char *text, void *field, struct text *why) {
         for (int i = 0; rule->words[i]; i++) {
                 if (strcmp(text, rule->words[i]) == 0) {
@@ -185,9 +211,14 @@ static int parse_word(const struct value_rule *rule, const char *text, void *fie
         return -EINVAL;
 }
 
-int value_parse(const struct value_rule *rule, const char *text, void *field, struct text *why) {
+int value_parse(const struct value_rule *rule, const char *text, const struct user_names *names, void *field,
+        struct text *why) {
+        if (text[0] == '"' || text[0] == '\'')
+                return refuse_quotes(rule, why);
         switch (rule->type) {
         case VALUE_TEXT: return parse_text(rule, text, field, why);
+        case VALUE_PATH: return parse_path(rule, text, field, why);
+        case VALUE_USERS: return users_parse(text, names, field, why);
         case VALUE_COUNT:
         case VALUE_BYTES:
         case VALUE_DURATION: return parse_number(rule, text, field, why);
@@ -202,6 +233,8 @@ void value_print_allowed(const struct value_rule *rule, struct text *t) {
                 text_add(t, "text of %llu to %llu bytes", (unsigned long long)rule->min,
                         (unsigned long long)rule->max);
                 return;
+        case VALUE_PATH: print_path(rule, t); return;
+        case VALUE_USERS: users_print_allowed(t); return;
         case VALUE_WORD: print_words(rule, t); return;
         case VALUE_COUNT:
         case VALUE_BYTES:

@@ -7,9 +7,12 @@
 #include <stdint.h>
 #include "base/check.h"
 #include "base/text.h"
+#include "config-users.h"
 
 enum value_type {
         VALUE_TEXT,     /* char[size] */
+        VALUE_PATH,     /* char[size], absolute, or empty where min is 0 */
+        VALUE_USERS,    /* struct user_list */
         VALUE_COUNT,    /* uint32_t or uint64_t, by size */
         VALUE_BYTES,    /* uint64_t */
         VALUE_DURATION, /* uint64_t, nanoseconds */
@@ -26,9 +29,10 @@ struct value_rule {
         const char *const *words; /* VALUE_WORD: NULL-terminated */
 };
 
-/* Stores what `text` says in `field`. 0, or -EINVAL with "what is wrong; what is allowed" in `why` and *field
- * untouched. */
-int value_parse(const struct value_rule *rule, const char *text, void *field, struct text *why) MUST_USE;
+/* Stores what `text` says in `field`; `names` are those of users (config-users.h). 0, or -EINVAL with
+ * "what is wrong; what is allowed" in `why` and *field untouched. */
+int value_parse(const struct value_rule *rule, const char *text, const struct user_names *names, void *field,
+        struct text *why) MUST_USE;
 
 /* "4 KiB to 64 MiB, in steps of 64", "auto, scalar or avx2". */
 void value_print_allowed(const struct value_rule *rule, struct text *t);

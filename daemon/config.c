@@ -1,36 +1,19 @@
 /* The configuration is a table: one line for each key says what it is, where its value lives, what it may be,
  * what it is when nobody says anything, and what it does. Parsing, error texts, `--help` and the documents
- * are all made from it, so that they cannot contradict each other.
- *
- * inih splits the file into section, name, value. It does not tell the line, joins indented lines to the one
- * before, and cuts lines at 200 bytes without a word; read_line, which feeds it, makes up for all three. */
+ * are all made from it, so that they cannot contradict each other. */
 #include "config.h"
 
 #include <errno.h>
-#include <ini.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "base/cleanup.h"
 #include "base/text.h"
+#include "config-internal.h"
 #include "config-tuning.h"
-#include "config-value.h"
 
 /* sun_path less its terminator. */
 #define MAX_SOCKET_PATH_BYTES 107
-#define MAX_KEY_TEXT          64
-#define MAX_SUGGESTIONS       3
-#define TOO_FAR               5 /* changed letters */
-#define PROBLEM_BYTES         768
-
-struct config_key {
-        const char *name;
-        size_t offset;
-        struct value_rule rule;
-        const char *preset, *help;
-        bool is_fixed; /* for as long as tuttid runs */
-};
 
 static uint64_t no_time(void) {
         return 0;
@@ -61,7 +44,7 @@ static const char *const log_words[] = { "error", "warning", "notice", "info", "
 
 /* In the order of config/tuttid.conf. */
 static const struct config_key keys[] = {
-        { "daemon.socket", .is_fixed = true, FIELD(socket), .rule.type = VALUE_TEXT, .rule.min = 1,
+        { "daemon.socket", .is_fixed = true, FIELD(socket), .rule.type = VALUE_PATH, .rule.min = 1,
                 .rule.max = MAX_SOCKET_PATH_BYTES, .preset = "/run/tutti/tuttid.sock",
                 .help = "The path of the socket where clients connect." },
         { "daemon.group", .is_fixed = true, FIELD(socket_group), .rule.type = VALUE_TEXT, .rule.max = 63,
@@ -70,9 +53,9 @@ static const struct config_key keys[] = {
                         "group." },
         { "daemon.log-level", FIELD(log_level), .rule.type = VALUE_WORD, .rule.words = log_words,
                 .preset = "notice", .help = "The least important lines that are still logged." },
-        { "daemon.admins", FIELD(admins), .rule.type = VALUE_TEXT, .rule.max = 255, .preset = "0",
-                .help = "The uids that may look at the groups and limits of all users, kick their replicas "
-                        "and drain tuttid, with blanks between them." },
+        { "daemon.admins", FIELD(admins), .rule.type = VALUE_USERS, .preset = "0",
+                .help = "The users who may look at the groups and limits of all users, kick their replicas "
+                        "and drain tuttid." },
         { "daemon.confine", .is_fixed = true, FIELD(confine), .rule.type = VALUE_WORD,
                 .rule.words = yes_words, .preset = "yes",
                 .help = "Whether tuttid gives up, when it has started, the system calls that it does not "
@@ -109,14 +92,14 @@ static const struct config_key keys[] = {
                 .preset = "auto",
                 .help = "The size from which on the table gives a reduction over GPUs to their library; auto "
                         "is what was measured (plan.tuning), else 256 KiB." },
-        { "plan.tuning", FIELD(plan_tuning), .rule.type = VALUE_TEXT, .rule.max = 255,
+        { "plan.tuning", FIELD(plan_tuning), .rule.type = VALUE_PATH, .rule.max = 255,
                 .preset = "/etc/tutti/tuning.conf",
                 .help = "The file with what `tuttictl diag --tune` has measured; there need be none." },
         { "gpu.enabled", .is_fixed = true, FIELD(gpu_enabled), .rule.type = VALUE_WORD,
                 .rule.words = gpu_words, .preset = "auto",
                 .help = "Whether GPUs are looked for; they are served by a process of their own, "
                         "tuttid-gpu." },
-        { "gpu.worker", .is_fixed = true, FIELD(gpu_worker), .rule.type = VALUE_TEXT, .rule.max = 255,
+        { "gpu.worker", .is_fixed = true, FIELD(gpu_worker), .rule.type = VALUE_PATH, .rule.max = 255,
                 .preset = "",
                 .help = "The path of tuttid-gpu; empty finds it beside tuttid or where it is installed." },
         { "gpu.ipc", .is_fixed = true, FIELD(gpu_ipc), .rule.type = VALUE_WORD, .rule.words = ipc_words,
@@ -182,7 +165,17 @@ static void *field_of(const struct config_key *k, struct config *c) {
         return (char *)c + k->offset;
 }
 
-static const struct config_key *find_key(const char *name) {
+_Static_assert(ARRAY_SIZE(keys) <= MAX_CONFIG_KEYS, "raise it");
+
+const struct config_key *config_key_at(size_t i) {
+        return i < ARRAY_SIZE(keys) ? &keys[i] : NULL;
+}
+
+size_t config_key_index(const struct config_key *k) {
+        return (size_t)(k - keys);
+}
+
+const struct config_key *config_find_key(const char *name) {
         for (size_t i = 0; i < ARRAY_SIZE(keys); i++)
                 if (strcmp(keys[i].name, name) == 0)
                         return &keys[i];
@@ -199,14 +192,15 @@ void config_init(struct config *c) {
         memset(c, 0, sizeof(*c));
         text_init(&why, buf, sizeof(buf));
         for (size_t i = 0; i < ARRAY_SIZE(keys); i++)
-                CHECK(value_parse(&keys[i].rule, keys[i].preset, field_of(&keys[i], c), &why) == 0);
+                CHECK(value_parse(&keys[i].rule, keys[i].preset, NULL, field_of(&keys[i], c), &why) == 0);
 }
 
 /* --- reloading --- */
 
 static bool key_is_alike(const struct config_key *k, const struct config *a, const struct config *b) {
         const char *x = (const char *)a + k->offset, *y = (const char *)b + k->offset;
-        return k->rule.type == VALUE_TEXT ? strcmp(x, y) == 0 : memcmp(x, y, k->rule.size) == 0;
+        return k->rule.type == VALUE_TEXT || k->rule.type == VALUE_PATH ? strcmp(x, y) == 0
+                                                                        : memcmp(x, y, k->rule.size) == 0;
 }
 
 void config_reload(struct config *c, const struct config *fresh, struct config_changes *ret) {
@@ -233,60 +227,9 @@ void config_reload(struct config *c, const struct config *fresh, struct config_c
         memcpy(c->overrides, fresh->overrides, sizeof(c->overrides));
 }
 
-/* --- unknown keys: which ones are meant? --- */
-
-static unsigned int min3(unsigned int a, unsigned int b, unsigned int c) {
-        unsigned int ab = a < b ? a : b;
-        return ab < c ? ab : c;
-}
-
-/* Levenshtein's distance; at most MAX_KEY_TEXT bytes of each are looked at. */
-static unsigned int distance(const char *a, const char *b) {
-        unsigned int row[MAX_KEY_TEXT + 1];
-        size_t n = strnlen(b, MAX_KEY_TEXT);
-        for (unsigned int j = 0; j <= n; j++)
-                row[j] = j;
-        for (unsigned int i = 0; i < MAX_KEY_TEXT && a[i]; i++) {
-                unsigned int corner = row[0];
-                row[0] = i + 1;
-                for (size_t j = 0; j < n; j++) {
-                        unsigned int change = corner + (a[i] != b[j]);
-                        corner = row[j + 1];
-                        row[j + 1] = min3(row[j] + 1, corner + 1, change);
-                }
-        }
-        return row[n];
-}
-
-static const char *bare_name(const char *name) {
-        const char *dot = strchr(name, '.');
-        return dot ? dot + 1 : name;
-}
-
-/* A right name in the wrong section is nearly right. */
-static unsigned int key_distance(const char *name, const char *known) {
-        unsigned int whole = distance(name, known), bare = distance(bare_name(name), bare_name(known)) + 1;
-        return whole < bare ? whole : bare;
-}
-
-static void suggest(const char *name, struct text *why) {
-        unsigned int limit = strlen(name) < TOO_FAR ? (unsigned int)strlen(name) : TOO_FAR, best = limit,
-                     n = 0;
-        for (size_t i = 0; i < ARRAY_SIZE(keys); i++) {
-                unsigned int d = key_distance(name, keys[i].name);
-                best = d < best ? d : best;
-        }
-        text_add(why, "unknown key; ");
-        for (size_t i = 0; best < limit && i < ARRAY_SIZE(keys) && n < MAX_SUGGESTIONS; i++)
-                if (key_distance(name, keys[i].name) <= best + 1)
-                        text_add(why, "%s%s", n++ ? " or " : "did you mean ", keys[i].name);
-        text_add(why, n ? "?" : "tuttid --help lists all of them.");
-}
-
 /* --- limits of one user: quota.UID.KEY --- */
 
-/* The key without its uid, when it has one. */
-static const struct config_key *find_override_key(const char *name, uint32_t *ret_uid) {
+const struct config_key *config_find_override_key(const char *name, uint32_t *ret_uid) {
         static const char section[] = "quota.";
         char plain[MAX_KEY_TEXT], *end;
         if (strncmp(name, section, strlen(section)) != 0 || name[strlen(section)] < '0' ||
@@ -298,7 +241,7 @@ static const struct config_key *find_override_key(const char *name, uint32_t *re
                 return NULL;
         snprintf(plain, sizeof(plain), "%s%s", section, end + 1);
         *ret_uid = (uint32_t)uid;
-        return find_key(plain);
+        return config_find_key(plain);
 }
 
 /* NULL: there are too many. */
@@ -322,8 +265,8 @@ static int set_override(
                 text_add(why, "more than %d users have limits of their own.", MAX_OVERRIDES);
                 return -EINVAL;
         }
-        int r = value_parse(
-                &k->rule, value, (char *)&o->limits + (k->offset - offsetof(struct config, quota)), why);
+        int r = value_parse(&k->rule, value, c->names,
+                (char *)&o->limits + (k->offset - offsetof(struct config, quota)), why);
         if (r == 0)
                 *c = trial;
         return r;
@@ -346,60 +289,41 @@ struct quota_limits config_limits_of(const struct config *c, const struct quota_
                 .memory_bytes = said_or(own->memory_bytes, all->memory_bytes) };
 }
 
-/* --- admins --- */
-
-/* The uid at *text, which moves behind it; false: there is none. */
-static bool take_uid(const char **text, uint32_t *ret) {
-        char *end;
-        *text += strspn(*text, " \t,");
-        if (**text < '0' || **text > '9')
-                return false;
-        errno = 0;
-        unsigned long uid = strtoul(*text, &end, 10);
-        if (errno || uid > UINT32_MAX - 1)
-                return false;
-        *text = end;
-        *ret = (uint32_t)uid;
-        return true;
-}
-
 bool config_is_admin(const struct config *c, uint32_t uid) {
-        const char *text = c->admins;
-        uint32_t admin;
-        while (take_uid(&text, &admin))
-                if (admin == uid)
-                        return true;
-        return false;
-}
-
-static int check_admins(const struct config *c, char *why, size_t why_bytes) {
-        const char *text = c->admins;
-        uint32_t uid;
-        while (take_uid(&text, &uid))
-                ;
-        if (*text == '\0')
-                return 0;
-        snprintf(why, why_bytes,
-                "daemon.admins = %s: not a uid: \"%s\"; use numbers (`id -u NAME` tells them).", c->admins,
-                text);
-        return -EINVAL;
+        return users_have(&c->admins, uid);
 }
 
 /* --- setting --- */
 
+static void blame_key(const char *key, struct text *why) {
+        const struct config_key *near[MAX_NEAR_KEYS];
+        size_t n = config_near_keys(key, CONFIG_FAR, near);
+        text_add(why, "unknown key; ");
+        for (size_t i = 0; i < n; i++)
+                text_add(why, "%s%s", i ? " or " : "did you mean ", near[i]->name);
+        text_add(why, n ? "?" : "tuttid --help lists all of them.");
+}
+
+void config_print_setting(const char *key, const char *value, struct text *why) {
+        text_add(why, "%.100s = %.120s%s: ", key, value, strlen(value) > 120 ? "..." : "");
+}
+
+int config_set_key(struct config *c, const struct config_key *k, const char *value, struct text *why) {
+        return value_parse(&k->rule, value, c->names, field_of(k, c), why);
+}
+
 int config_set(struct config *c, const char *key, const char *value, char *why, size_t why_bytes) {
-        const struct config_key *k = find_key(key);
+        const struct config_key *k = config_find_key(key);
         struct text t;
         text_init(&t, why, why_bytes);
         uint32_t uid = 0;
-        const struct config_key *of_user = k ? NULL : find_override_key(key, &uid);
-        text_add(&t, "%.100s = %.300s: ", key, value);
+        const struct config_key *of_user = k ? NULL : config_find_override_key(key, &uid);
+        config_print_setting(key, value, &t);
         if (!k && !of_user) {
-                suggest(key, &t);
+                blame_key(key, &t);
                 return -EINVAL;
         }
-        int r = of_user ? set_override(c, of_user, uid, value, &t)
-                        : value_parse(&k->rule, value, field_of(k, c), &t);
+        int r = of_user ? set_override(c, of_user, uid, value, &t) : config_set_key(c, k, value, &t);
         if (r == 0)
                 why[0] = '\0';
         return r;
@@ -416,121 +340,6 @@ int config_check(const struct config *c, char *why, size_t why_bytes) {
                         MAX_SOCKET_PATH_BYTES, c->socket);
                 return -ENAMETOOLONG;
         }
-        return check_admins(c, why, why_bytes);
-}
-
-/* --- the file --- */
-
-/* Where a key of one user's limits was given. */
-struct sighting {
-        uint32_t uid;
-        const struct config_key *key;
-        int line;
-};
-
-#define MAX_SIGHTINGS (MAX_OVERRIDES * sizeof(struct quota_limits) / sizeof(uint64_t))
-
-struct reading {
-        FILE *file;
-        struct config config;
-        const char *path;
-        struct text why;
-        int line;       /* the one that inih is looking at */
-        int error_line; /* of what `why` says; 0: nothing yet */
-        int seen_on[ARRAY_SIZE(keys)];
-        struct sighting of_users[MAX_SIGHTINGS];
-        size_t n_of_users;
-};
-
-/* The first error is the one to tell. */
-static void blame_line(struct reading *r, const char *problem) {
-        if (r->error_line)
-                return;
-        r->error_line = r->line;
-        text_add(&r->why, "%s:%d: %s", r->path, r->line, problem);
-}
-
-/* ini_reader: fgets that counts, without indentation and without lines that inih would cut. */
-static char *read_line(char *buf, int size, void *stream) {
-        struct reading *r = stream;
-        if (!fgets(buf, size, r->file))
-                return NULL;
-        r->line++;
-        if (!strchr(buf, '\n') && !feof(r->file)) {
-                char problem[64];
-                snprintf(problem, sizeof(problem), "the line is too long; use at most %d bytes.", size - 2);
-                blame_line(r, problem);
-                for (int c = 0; c != '\n' && c != EOF;)
-                        c = fgetc(r->file);
-        }
-        size_t blanks = strspn(buf, " \t");
-        memmove(buf, buf + blanks, strlen(buf + blanks) + 1);
-        return buf;
-}
-
-static void blame_repetition(struct reading *r, const char *key, const char *value, int line) {
-        char problem[PROBLEM_BYTES];
-        snprintf(
-                problem, sizeof(problem), "%s = %s: given before, on line %d; remove one.", key, value, line);
-        blame_line(r, problem);
-}
-
-/* The line on which it was given before; 0: it was not. */
-static int seen_of_user(const struct reading *r, const struct config_key *k, uint32_t uid) {
-        for (size_t i = 0; i < r->n_of_users; i++)
-                if (r->of_users[i].uid == uid && r->of_users[i].key == k)
-                        return r->of_users[i].line;
-        return 0;
-}
-
-/* ini_handler: 1 to go on, 0 for an error. */
-static int take_pair(void *user, const char *section, const char *name, const char *value) {
-        struct reading *r = user;
-        char key[128], problem[PROBLEM_BYTES];
-        snprintf(key, sizeof(key), "%s%s%s", section, *section ? "." : "", name);
-        uint32_t uid = 0;
-        const struct config_key *plain = find_key(key), *of_user = find_override_key(key, &uid);
-        int before = of_user ? seen_of_user(r, of_user, uid) : plain ? r->seen_on[plain - keys] : 0;
-        if (before) {
-                blame_repetition(r, key, value, before);
-                return 0;
-        }
-        if (config_set(&r->config, key, value, problem, sizeof(problem)) < 0) {
-                blame_line(r, problem);
-                return 0;
-        }
-        if (plain)
-                r->seen_on[plain - keys] = r->line;
-        else /* there is room for every key of every user that config_set takes */
-                r->of_users[r->n_of_users++] = (struct sighting){ uid, of_user, r->line };
-        return 1;
-}
-
-static void close_file(FILE **f) {
-        if (*f)
-                fclose(*f);
-}
-
-int config_read(struct config *c, const char *path, char *why, size_t why_bytes) {
-        CLEANUP(close_file) FILE *f = fopen(path, "re");
-        if (!f) {
-                int r = -errno;
-                snprintf(why, why_bytes, "%s: cannot be read: %s", path, strerror(-r));
-                return r;
-        }
-        struct reading reading = { .file = f, .config = *c, .path = path };
-        text_init(&reading.why, why, why_bytes);
-        int line = ini_parse_stream(read_line, &reading, take_pair, &reading);
-        if (ferror(f)) {
-                snprintf(why, why_bytes, "%s: cannot be read: %s", path, strerror(EIO));
-                return -EIO;
-        }
-        if (line > 0 && (!reading.error_line || line < reading.error_line))
-                snprintf(why, why_bytes,
-                        "%s:%d: neither [section] nor key = value; comments begin with # or ;.", path, line);
-        if (line != 0 || reading.error_line)
-                return -EINVAL;
-        *c = reading.config;
         return 0;
 }
 

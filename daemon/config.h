@@ -1,8 +1,8 @@
 /* What tuttid was told: const for everybody, made before anything else from defaults, file, environment and
- * options, in this order.
+ * options, in this order; who comes later wins.
  *
  * Owned by daemon.c, which alone changes it: between two turns, when it reloads. Floor 2: no I/O but reading
- * the file. */
+ * the file. What it names is looked for by config-host.h. */
 #pragma once
 
 #include <stdbool.h>
@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include "base/check.h"
 #include "base/log.h"
+#include "config-users.h"
 #include "isa.h"
 #include "model/algorithm.h"
 
@@ -62,7 +63,7 @@ struct config {
         uint64_t plan_library_from_bytes;    /* LIBRARY_FROM_AUTO: as the tuning says */
         char plan_tuning[CONFIG_PATH_BYTES]; /* a file; "": none */
         struct tuning tuning;                /* what it held when it was read */
-        char admins[256];                    /* uids, with blanks or commas between them */
+        struct user_list admins;
         enum log_level log_level;
         enum confine confine;
         enum lane_enabled lane_enabled;
@@ -73,13 +74,14 @@ struct config {
         enum gpu_order gpu_order;
         char gpu_worker[CONFIG_PATH_BYTES]; /* "": tuttid-gpu, beside tuttid or in libexecdir */
         uint64_t signal_timeout_ns;
-        uint64_t hang_limit_ns; /* 0: none */
+        uint64_t hang_limit_ns;         /* 0: none */
+        const struct user_names *names; /* of users, for who reads keys that name some; NULL: by uid alone */
 };
 
 /* As the file says it: "avx512". */
 const char *config_isa_word(enum isa isa);
 
-/* The defaults of docs and config/tuttid.conf; mapped_bytes is MemTotal. */
+/* The defaults of docs and config/tuttid.conf; mapped_bytes is MemTotal. There are no `names`. */
 void config_init(struct config *c);
 
 /* Reads an INI file over `c`, which is untouched on failure; then `why` holds "file:line: key = value: what
@@ -89,6 +91,14 @@ int config_read(struct config *c, const char *path, char *why, size_t why_bytes)
 /* Sets one key ("quota.groups", "64") as the file would. 0 or -EINVAL with `why`. */
 int config_set(struct config *c, const char *key, const char *value, char *why, size_t why_bytes) MUST_USE;
 
+/* Takes each key that a variable of the environment gives (TUTTID_QUOTA_GROUPS=64) over `c`, which is
+ * untouched on failure; then `why` names the variable in the place of the key. `environment` is as in
+ * environ(7). How many were taken, or -EINVAL. */
+int config_take_environment(
+        struct config *c, const char *const *environment, char *why, size_t why_bytes) MUST_USE;
+/* "TUTTID_QUOTA_GROUPS" of "quota.groups". */
+void config_name_variable(const char *key, char *ret, size_t size);
+
 /* Reads the tuning file that the keys name; there need be none. 0, or a negative errno with `why`. */
 int config_read_tuning(struct config *c, char *why, size_t why_bytes) MUST_USE;
 
@@ -96,8 +106,8 @@ int config_read_tuning(struct config *c, char *why, size_t why_bytes) MUST_USE;
  * -ENAMETOOLONG with `why`. */
 int config_check(const struct config *c, char *why, size_t why_bytes) MUST_USE;
 
-/* Where a configuration came from, to read it again: defaults, file, options. 0, or a negative errno with
- * `why`. */
+/* Where a configuration came from, to read it again: defaults, file, environment, options. 0, or a negative
+ * errno with `why`. */
 struct config_source {
         int (*read)(const void *data, struct config *ret, char *why, size_t why_bytes);
         const void *data;

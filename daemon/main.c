@@ -5,11 +5,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include "base/log.h"
+#include "config-host.h"
 #include "config.h"
 #include "daemon.h"
 
-#define EXIT_USAGE 2
+#define EXIT_USAGE   2
+#define EXIT_NO_FILE 3
 
 static const char usage[] =
         "usage: tuttid [OPTIONS]\n"
@@ -25,8 +28,13 @@ static const char usage[] =
         "  --log-level NAME     error, warning, notice, info or debug (daemon.log-level)\n"
         "  --set KEY=VALUE      any key of the configuration; may be repeated\n"
         "  --private            end when standard input ends\n"
-        "  --check-config       check the configuration and end\n"
+        "  --check-config       check the configuration, of " TUTTID_CONFIG_FILE "\n"
+        "                       unless --config names another file, and end\n"
         "  --version, --help\n"
+        "\n"
+        "A variable of the environment sets a key too, over the file and under the options: "
+        "TUTTID_CPU_WORKERS=4\n"
+        "is cpu.workers = 4.\n"
         "\n"
         "Keys of the configuration:\n";
 
@@ -71,20 +79,64 @@ static int set_pair(struct config *c, const char *pair, char *why, size_t why_by
         return config_set(c, key, equals + 1, why, why_bytes);
 }
 
-struct arguments {
+/* How it was called, and what came of that. */
+struct call {
         int argc;
         char **argv;
+        bool is_check;
+        const char *file; /* that was read last; NULL: none */
+        bool has_file;    /* it is there */
+        int n_variables;  /* of the environment that are keys */
+        int n_set;        /* options that are keys */
 };
 
-/* The file first, wherever --config stands: options override it. */
-static int read_file(struct config *c, const struct arguments *a, char *why, size_t why_bytes) {
+static int refuse(const char *why) {
+        fprintf(stderr, "tuttid: %s\n", why);
+        return EXIT_USAGE;
+}
+
+static int next_option(const struct call *call) {
+        return getopt_long(call->argc, call->argv, "", options, NULL);
+}
+
+/* The first look: what is to be done. The exit code of a call that ends here, or -1. */
+static int look(struct call *call) {
         int option;
+        while ((option = next_option(call)) != -1) {
+                if (option == '?')
+                        return refuse("tuttid --help lists the options");
+                if (option == OPTION_VERSION)
+                        return puts("tuttid " TUTTI_VERSION) < 0;
+                if (option == OPTION_HELP) {
+                        fputs(usage, stdout);
+                        config_print_reference(stdout);
+                        return 0;
+                }
+                call->is_check |= option == OPTION_CHECK;
+        }
+        if (optind < call->argc)
+                return refuse("it takes no arguments; tuttid --help lists the options");
+        return -1;
+}
+
+/* Wherever --config stands. A check of nothing in particular is one of the file that the unit passes. */
+static int read_files(struct config *c, struct call *call, char *why, size_t why_bytes) {
+        int option, r;
         optind = 1;
-        while ((option = getopt_long(a->argc, a->argv, "", options, NULL)) != -1)
-                if (option == OPTION_CONFIG && config_read(c, optarg, why, why_bytes) < 0)
-                        return -1;
-        optind = 1;
-        return 0;
+        while ((option = next_option(call)) != -1) {
+                if (option != OPTION_CONFIG)
+                        continue;
+                call->file = optarg;
+                call->has_file = true;
+                if ((r = config_read(c, optarg, why, why_bytes)) < 0)
+                        return r;
+        }
+        if (call->file || !call->is_check)
+                return 0;
+        call->file = TUTTID_CONFIG_FILE;
+        r = config_read(c, call->file, why, why_bytes);
+        call->has_file = r != -ENOENT;
+        return call->has_file ? r : 0;
 }
 
 static int apply(struct config *c, int option, char *why, size_t why_bytes) {
@@ -97,57 +149,78 @@ static int apply(struct config *c, int option, char *why, size_t why_bytes) {
         return 0;
 }
 
-/* config_source: the same arguments again, which were well at the start. */
-static int read_again(const void *data, struct config *ret, char *why, size_t why_bytes) {
-        const struct arguments *a = data;
+static int read_options(struct config *c, struct call *call, char *why, size_t why_bytes) {
         int option, r;
-        config_init(ret);
-        if (read_file(ret, a, why, why_bytes) < 0)
-                return -EINVAL;
-        while ((option = getopt_long(a->argc, a->argv, "", options, NULL)) != -1)
-                if ((r = apply(ret, option, why, why_bytes)) < 0)
+        optind = 1;
+        while ((option = next_option(call)) != -1) {
+                if ((r = apply(c, option, why, why_bytes)) < 0)
                         return r;
-        r = config_read_tuning(ret, why, why_bytes);
+                call->n_set += option == OPTION_SET || option >= OPTION_KEY;
+        }
+        return 0;
+}
+
+static int make_config(struct config *ret, struct call *call, char *why, size_t why_bytes) {
+        config_init(ret);
+        ret->names = &host_users;
+        int r = read_files(ret, call, why, why_bytes);
+        if (r < 0)
+                return r;
+        call->n_variables = config_take_environment(ret, (const char *const *)environ, why, why_bytes);
+        if (call->n_variables < 0)
+                return call->n_variables;
+        r = read_options(ret, call, why, why_bytes);
+        if (r == 0)
+                r = config_read_tuning(ret, why, why_bytes);
         return r < 0 ? r : config_check(ret, why, why_bytes);
 }
 
-static int refuse(const char *why) {
-        fprintf(stderr, "tuttid: %s\n", why);
-        return EXIT_USAGE;
+/* config_source: the same call again. */
+static int read_again(const void *data, struct config *ret, char *why, size_t why_bytes) {
+        struct call call = *(const struct call *)data;
+        return make_config(ret, &call, why, why_bytes);
+}
+
+/* What is well in itself may name what is not there. */
+static int check(const struct config *c, const struct call *call) {
+        struct findings found;
+        int n_errors = 0;
+        host_look(c, &found);
+        for (size_t i = 0; i < found.n; i++) {
+                fprintf(stderr, "tuttid: %s%s\n",
+                        found.all[i].is_error ? "" : "warning: ", found.all[i].text);
+                n_errors += found.all[i].is_error;
+        }
+        if (n_errors)
+                return EXIT_USAGE;
+        if (!call->has_file) {
+                fprintf(stderr,
+                        "tuttid: %s: there is no such file, so none was checked; name another with --config "
+                        "FILE\n",
+                        call->file);
+                return EXIT_NO_FILE;
+        }
+        printf("the configuration is well: %s", call->file);
+        if (call->n_variables)
+                printf(", %d variable%s of the environment", call->n_variables,
+                        call->n_variables == 1 ? "" : "s");
+        if (call->n_set)
+                printf(", %d option%s", call->n_set, call->n_set == 1 ? "" : "s");
+        return puts("") < 0;
 }
 
 int main(int argc, char **argv) {
         struct config config;
-        char why[512];
-        int option;
-        bool is_check = false;
-        config_init(&config);
-        opterr = 0;
-        const struct arguments arguments = { argc, argv };
-        if (read_file(&config, &arguments, why, sizeof(why)) < 0)
+        char why[768];
+        struct call call = { .argc = argc, .argv = argv };
+        int code = look(&call);
+        if (code >= 0)
+                return code;
+        if (make_config(&config, &call, why, sizeof(why)) < 0)
                 return refuse(why);
-        opterr = 1;
-        while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
-                if (option == '?')
-                        return refuse("tuttid --help lists the options");
-                if (option == OPTION_VERSION)
-                        return puts("tuttid " TUTTI_VERSION) < 0;
-                if (option == OPTION_HELP) {
-                        fputs(usage, stdout);
-                        config_print_reference(stdout);
-                        return 0;
-                }
-                is_check |= option == OPTION_CHECK;
-                if (apply(&config, option, why, sizeof(why)) < 0)
-                        return refuse(why);
-        }
-        if (optind < argc)
-                return refuse("it takes no arguments; tuttid --help lists the options");
-        if (config_read_tuning(&config, why, sizeof(why)) < 0 || config_check(&config, why, sizeof(why)) < 0)
-                return refuse(why);
-        if (is_check)
-                return puts("the configuration is well") < 0;
+        if (call.is_check)
+                return check(&config, &call);
         log_set_level(config.log_level);
         log_open();
-        return daemon_run(&config, &(struct config_source){ .read = read_again, .data = &arguments });
+        return daemon_run(&config, &(struct config_source){ .read = read_again, .data = &call });
 }

@@ -16,13 +16,18 @@ HEAD = r'''.\" SPDX-License-Identifier: Apache-2.0
 .Xr tuttid 8
 reads this file when it starts, from the path given by
 .Fl -config ;
-options on its command line win over it.
+variables of its environment win over it
+.Po
+.Sx ENVIRONMENT
+.Pc ,
+and options on its command line over both.
 Without any file every key has its default.
 .Pp
 Sections stand in brackets, one
 .Dl key = value
-a line, of at most 198 bytes.
-Comments begin with
+a line, of at most 4096 bytes without its comment.
+Values have no quotes, and paths are absolute.
+Comments may be as long as they like and begin with
 .Sq #
 or
 .Sq \&; .
@@ -42,7 +47,7 @@ or
 0 alone needs no unit.
 .Pp
 .Dv SIGHUP
-makes tuttid read it again: the keys of
+makes tuttid read it again, and environment and options over it: the keys of
 .Li [plan] , [time]
 and
 .Li [quota] ,
@@ -53,7 +58,20 @@ change at once, the log names others that need a restart, and a file with an err
 .Sh SECTIONS
 '''
 
-TAIL = r'''.Sh FILES
+TAIL = r'''.Sh ENVIRONMENT
+Every key has a variable:
+.Ev TUTTID_ ,
+then section and key in capitals, with
+.Sq _
+for each dot and dash.
+.Dl TUTTID_QUOTA_MAPPED_BYTES="64 GiB"
+It wins over the file.
+An error names it.
+One that begins with a section, or is nearly a key, and is none is an error; other names are left alone.
+Limits of one user
+.Pq Li [quota.UID]
+have no variables.
+.Sh FILES
 .Bl -tag -width Ds
 .It Pa /etc/tutti/tuttid.conf
 Where

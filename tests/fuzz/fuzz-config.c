@@ -1,5 +1,5 @@
-/* Any text as a configuration file, and its lines as options of the command line. What is refused says where
- * and why and changes nothing; what is taken keeps to what config_describe allows. */
+/* Any text as a configuration file, and its lines as options of the command line and as variables. What is
+ * refused says where and why and changes nothing; what is taken keeps to what config_describe allows. */
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -41,7 +41,8 @@ static bool is_between(uint64_t value, uint64_t least, uint64_t most) {
 
 static void check_values(const struct config *c) {
         char why[512] = "";
-        CHECK(memchr(c->socket, '\0', sizeof(c->socket)));
+        CHECK(memchr(c->socket, '\0', sizeof(c->socket)) && c->socket[0] == '/');
+        CHECK(c->admins.n <= MAX_NAMED_USERS);
         CHECK(memchr(c->socket_group, '\0', sizeof(c->socket_group)));
         CHECK(is_between(c->n_cpu_devices, 1, MAX_CPU_DEVICES) && c->n_workers <= MAX_WORKERS);
         CHECK(c->chunk_bytes > 0 && c->chunk_bytes % 64 == 0);
@@ -106,11 +107,35 @@ static void try_options(const uint8_t *data, size_t size) {
                 try_option(&c, line);
 }
 
+#define MAX_VARIABLES 64
+
+/* The same lines, each behind the prefix that makes it ours. */
+static void try_environment(const uint8_t *data, size_t size) {
+        static char text[MAX_TEXT + 1], variables[MAX_VARIABLES][MAX_TEXT + 16];
+        static struct config c, before;
+        const char *environment[MAX_VARIABLES + 1] = { NULL };
+        char *rest = text, *line, why[512] = "";
+        memcpy(text, data, size);
+        text[size] = '\0';
+        for (size_t n = 0; n < MAX_VARIABLES && (line = strsep(&rest, "\n")); n++) {
+                snprintf(variables[n], sizeof(variables[n]), "TUTTID_%s", line);
+                environment[n] = variables[n];
+        }
+        init(&c);
+        before = c;
+        int r = config_take_environment(&c, environment, why, sizeof(why));
+        CHECK(memchr(why, '\0', sizeof(why)));
+        if (r < 0)
+                CHECK(strncmp(why, "TUTTID_", 7) == 0 && is_same(&c, &before));
+        check_values(&c);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         if (size > MAX_TEXT)
                 return 0;
         write_paper(data, size);
         try_file();
         try_options(data, size);
+        try_environment(data, size);
         return 0;
 }

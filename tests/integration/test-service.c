@@ -344,6 +344,34 @@ START_TEST(a_reload_of_a_bad_file_changes_nothing_and_says_where_it_is_bad) {
 }
 END_TEST
 
+/* The environment stands between file and options at every reload. */
+START_TEST(a_reload_keeps_the_order_of_file_environment_and_options) {
+        setenv("TUTTID_QUOTA_CONNECTIONS", "4", 1);
+        setenv("TUTTID_TIME_BUSY_MAX", "2s", 1);
+        struct manager *m = start_with_config("[quota]\nconnections = 2\n");
+        expect_connections(m, 4);
+        reload(m, "[quota]\nconnections = 6\n[time]\nstall-warn = 9 s\nbusy-max = 4 s\n");
+        expect_in(manager_log(m), "reloaded: time.stall-warn\n");
+        expect_connections(m, 4);
+        ck_assert_int_eq(manager_end(m, SIGTERM), 0);
+        manager_free(m);
+}
+END_TEST
+
+/* Also by a tuttid that is confined. */
+START_TEST(O6_a_reload_looks_users_up) {
+        struct manager *m = start_with_config("[daemon]\nadmins = 7\n");
+        reload(m, "[daemon]\nadmins = root\n");
+        expect_in(manager_log(m), "reloaded: daemon.admins\n");
+        reload(m, "[daemon]\n\nadmins = root, no-such-user\n");
+        expect_in(manager_log(m), "not reloaded, everything stays as it was: ");
+        expect_in(manager_log(m), "tuttid.conf:3: daemon.admins = root, no-such-user: ");
+        expect_in(manager_log(m), "\"no-such-user\"");
+        ck_assert_int_eq(manager_end(m, SIGTERM), 0);
+        manager_free(m);
+}
+END_TEST
+
 UNIT_MAIN("service", 60, G13_P24_ready_is_told_when_it_serves_also_after_kill9,
         G13_what_cannot_start_is_never_ready_and_says_why, stopping_is_told_with_why,
         signs_of_life_come_while_the_loop_turns_and_stop_with_it,
@@ -355,4 +383,5 @@ UNIT_MAIN("service", 60, G13_P24_ready_is_told_when_it_serves_also_after_kill9,
         G13_who_connects_during_the_start_waits_for_its_deadline_and_is_told,
         G13_who_cannot_start_tells_no_readiness_and_says_why,
         a_reload_takes_what_may_change_and_says_what_needs_a_restart,
-        a_reload_of_a_bad_file_changes_nothing_and_says_where_it_is_bad)
+        a_reload_of_a_bad_file_changes_nothing_and_says_where_it_is_bad,
+        a_reload_keeps_the_order_of_file_environment_and_options, O6_a_reload_looks_users_up)

@@ -248,23 +248,71 @@ START_TEST(O4_a_user_may_have_limits_of_its_own) {
 }
 END_TEST
 
-START_TEST(O6_admins_are_uids) {
+/* Of this house: alice is 1000. The directory of bob's house does not answer. */
+static int find_in_house(const char *name, uint32_t *ret_uid) {
+        if (strcmp(name, "bob") == 0)
+                return -EIO;
+        if (strcmp(name, "alice") != 0)
+                return -ENOENT;
+        *ret_uid = 1000;
+        return 0;
+}
+
+static const struct user_names house = { find_in_house };
+
+START_TEST(O6_admins_are_uids_and_names) {
         struct config c;
-        char why[400];
         config_init(&c);
+        c.names = &house;
         ck_assert(config_is_admin(&c, 0));
         ck_assert(!config_is_admin(&c, 1000));
-        set_ok(&c, "daemon.admins", "1000, 1001 1002");
-        ck_assert_int_eq(config_check(&c, why, sizeof(why)), 0);
+        set_ok(&c, "daemon.admins", "1001, alice 1002");
         ck_assert(!config_is_admin(&c, 0) && !config_is_admin(&c, 100));
         ck_assert(config_is_admin(&c, 1000) && config_is_admin(&c, 1001) && config_is_admin(&c, 1002));
         set_ok(&c, "daemon.admins", "");
-        ck_assert_int_eq(config_check(&c, why, sizeof(why)), 0);
+        ck_assert_uint_eq(c.admins.n, 0);
         ck_assert(!config_is_admin(&c, 0));
-        set_ok(&c, "daemon.admins", "1000 alice");
-        ck_assert_int_eq(config_check(&c, why, sizeof(why)), -EINVAL);
-        ck_assert_str_eq(why,
-                "daemon.admins = 1000 alice: not a uid: \"alice\"; use numbers (`id -u NAME` tells them).");
+}
+END_TEST
+
+#define USERS_ALLOWED "use names or uids of at most 64 users, with blanks or commas between them."
+
+static void admins_refused(const char *value, const char *expected) {
+        char text[400], line[600];
+        struct config c, before;
+        char why[400] = "";
+        config_init(&c);
+        c.names = &house;
+        before = c;
+        snprintf(text, sizeof(text), "# who may\n[daemon]\nadmins = %s\n", value);
+        snprintf(line, sizeof(line), "tuttid.conf:3: daemon.admins = %s: %s", value, expected);
+        ck_assert_int_eq(read_text(&c, text, why, sizeof(why)), -EINVAL);
+        ck_assert_str_eq(why, line);
+        ck_assert_mem_eq(&c, &before, sizeof(c));
+}
+
+START_TEST(O6_an_admin_whom_nobody_knows_is_refused_with_file_and_line) {
+        admins_refused("1000 carol", "this host has no user \"carol\"; " USERS_ALLOWED);
+        admins_refused("alice, bob", "user \"bob\" cannot be looked up (Input/output error); " USERS_ALLOWED);
+        admins_refused("4294967295", "\"4294967295\" is no uid; " USERS_ALLOWED);
+        admins_refused("99999999999999999999", "\"99999999999999999999\" is no uid; " USERS_ALLOWED);
+        set_refused("daemon.admins", "alice", /* where nobody knows names */
+                "daemon.admins = alice: this host has no user \"alice\"; " USERS_ALLOWED);
+}
+END_TEST
+
+START_TEST(O6_as_many_admins_as_are_allowed_can_be_written) {
+        char text[4096] = "[daemon]\nadmins =", why[400];
+        struct config c;
+        config_init(&c);
+        for (uint32_t i = 0; i < MAX_NAMED_USERS; i++)
+                sprintf(text + strlen(text), " %u", 4294967000u + i);
+        read_ok(&c, text);
+        ck_assert_uint_eq(c.admins.n, 64);
+        ck_assert(config_is_admin(&c, 4294967000) && config_is_admin(&c, 4294967063));
+        strcat(text, " 5");
+        ck_assert_int_eq(read_text(&c, text, why, sizeof(why)), -EINVAL);
+        ck_assert_ptr_nonnull(strstr(why, "...: too many users; " USERS_ALLOWED));
 }
 END_TEST
 
@@ -322,17 +370,110 @@ START_TEST(an_indented_line_is_a_line) {
 }
 END_TEST
 
+/* "BEGIN" and so many times `c`. */
+static void fill(char *text, const char *begin, char c, size_t n) {
+        size_t used = strlen(begin);
+        memcpy(text, begin, used);
+        memset(text + used, c, n);
+        text[used + n] = '\0';
+}
+
+START_TEST(a_comment_may_be_as_long_as_it_likes) {
+        static char text[20000];
+        struct config c;
+        for (size_t n = 190; n < 10000; n = n < 210 ? n + 1 : n * 3) {
+                config_init(&c);
+                fill(text, "# ", 'x', n);
+                strcat(text, "\n[quota]\n\t; ");
+                fill(text + strlen(text), "", ';', n);
+                strcat(text, "\ngroups = 5 ; ");
+                fill(text + strlen(text), "", ' ', n);
+                strcat(text, "\npending = 6");
+                read_ok(&c, text);
+                ck_assert_uint_eq(c.quota.groups, 5);
+                ck_assert_uint_eq(c.quota.pending, 6);
+                strcat(text, "x");
+                read_refused(
+                        text, "tuttid.conf:5: quota.pending = 6x: unknown unit \"x\"; use a whole number.");
+        }
+}
+END_TEST
+
+/* What is stated as allowed can be written, whatever inih has room for, and means what it means in a short
+ * line. */
+START_TEST(a_value_may_be_as_long_as_is_allowed) {
+        static char path[300], text[1000];
+        struct config c;
+        for (size_t n = 150; n < CONFIG_PATH_BYTES - 1; n++) {
+                config_init(&c);
+                fill(path, "/p;#=[]:\t ", 'q', n - 10);
+                ck_assert_uint_eq(strlen(path), n);
+                snprintf(text, sizeof(text), "[gpu]\n worker \t:\t%s \t ; a comment\r\norder = host\n", path);
+                read_ok(&c, text);
+                ck_assert_str_eq(c.gpu_worker, path);
+                ck_assert_int_eq(c.gpu_order, GPU_ORDER_HOST);
+        }
+        fill(path, "/", 'q', 255);
+        snprintf(text, sizeof(text), "[gpu]\n\nworker=%s\n", path);
+        char why[400];
+        ck_assert_int_eq(read_text(&c, text, why, sizeof(why)), -EINVAL);
+        ck_assert_int_eq(strncmp(why, "tuttid.conf:3: gpu.worker = /qqq", 32), 0);
+        ck_assert_ptr_nonnull(strstr(why, "...: has 256 bytes; use 0 to 255."));
+        strcat(text, "worker=/short\n");
+        ck_assert_int_eq(read_text(&c, text, why, sizeof(why)), -EINVAL);
+        ck_assert_ptr_nonnull(strstr(why, "has 256 bytes")); /* the first error is told */
+}
+END_TEST
+
 START_TEST(a_long_line_is_refused_and_not_cut) {
-        char text[600];
-        memset(text, ' ', sizeof(text));
-        memcpy(text, "#", 1);
-        strcpy(text + 300, "\n[quota]\ngroups = 5\n");
-        read_refused(text, "tuttid.conf:1: the line is too long; use at most 198 bytes.");
+        static char text[6000];
+        fill(text, "[quota]\ngroups = 5", ' ', 4096 - strlen("groups = 5"));
+        strcat(text, "\n");
         struct config c;
         config_init(&c);
-        strcpy(text + 197, "\n[quota]\ngroups = 5\n");
         read_ok(&c, text);
         ck_assert_uint_eq(c.quota.groups, 5);
+        fill(text, "[quota]\ngroups = 5", ' ', 4097 - strlen("groups = 5"));
+        strcat(text, "\ngroups = 7\n");
+        read_refused(text, "tuttid.conf:2: the line is too long; use at most 4096 bytes.");
+        fill(text, "[quota]\n", 'g', 300);
+        strcat(text, " = 5\n");
+        read_refused(text, "tuttid.conf:2: neither [section] nor key = value; comments begin with # or ;.");
+        fill(text, "[", 'q', 300);
+        strcat(text, "]\ngroups = 5\n");
+        read_refused(text, "tuttid.conf:1: neither [section] nor key = value; comments begin with # or ;.");
+}
+END_TEST
+
+START_TEST(paths_are_absolute) {
+        struct config c;
+        config_init(&c);
+        set_refused("daemon.socket", "rel.sock",
+                "daemon.socket = rel.sock: not absolute; use an absolute path of at most 107 bytes.");
+        set_refused("gpu.worker", "tuttid-gpu",
+                "gpu.worker = tuttid-gpu: not absolute; use nothing, or an absolute path of at most 255 "
+                "bytes.");
+        set_refused("plan.tuning", "./tuning.conf",
+                "plan.tuning = ./tuning.conf: not absolute; use nothing, or an absolute path of at most 255 "
+                "bytes.");
+        read_refused("[daemon]\nsocket = rel.sock\n", "tuttid.conf:2: daemon.socket = rel.sock: not "
+                                                      "absolute; use an absolute path of at most 107 bytes.");
+        set_ok(&c, "gpu.worker", "");
+        set_ok(&c, "plan.tuning", "");
+}
+END_TEST
+
+START_TEST(quotes_are_no_part_of_a_value) {
+        read_refused("[daemon]\nsocket = \"/tmp/q.sock\"\n",
+                "tuttid.conf:2: daemon.socket = \"/tmp/q.sock\": leave the quotes out; use an absolute path "
+                "of at "
+                "most 107 bytes.");
+        set_refused("daemon.group", "'ml'",
+                "daemon.group = 'ml': leave the quotes out; use text of 0 to 63 bytes.");
+        set_refused("cpu.isa", "\"avx2\"",
+                "cpu.isa = \"avx2\": leave the quotes out; use auto, scalar, avx2 or avx512.");
+        set_refused(
+                "quota.7.groups", "\"8\"", "quota.7.groups = \"8\": leave the quotes out; use 1 to 1048576.");
 }
 END_TEST
 
@@ -355,6 +496,7 @@ START_TEST(G1_a_socket_path_of_108_bytes_is_refused) {
         char path[109], why[400], expected[400];
         config_init(&c);
         memset(path, 'p', 108);
+        path[0] = '/';
         path[107] = path[108] = '\0';
         set_ok(&c, "daemon.socket", path);
         ck_assert_int_eq(config_check(&c, why, sizeof(why)), 0);
@@ -369,7 +511,8 @@ START_TEST(G1_a_socket_path_of_108_bytes_is_refused) {
 END_TEST
 
 START_TEST(a_text_that_does_not_fit_is_refused) {
-        set_refused("daemon.socket", "", "daemon.socket = : has 0 bytes; use 1 to 107.");
+        set_refused("daemon.socket", "",
+                "daemon.socket = : a path is missing; use an absolute path of at most 107 bytes.");
         set_refused("daemon.group", "0123456789012345678901234567890123456789012345678901234567890123",
                 "daemon.group = 0123456789012345678901234567890123456789012345678901234567890123: has 64 "
                 "bytes; use "
@@ -500,9 +643,12 @@ END_TEST
 UNIT_MAIN("config", 10, defaults_are_those_of_the_documents, mapped_bytes_is_the_memory_of_the_machine,
         every_unit_counts, every_key_reaches_its_own_field, words_are_those_of_the_log,
         instruction_sets_are_named_as_in_the_file, refusals_say_what_is_allowed,
-        unknown_keys_name_their_neighbours, O4_a_user_may_have_limits_of_its_own, O6_admins_are_uids,
-        a_file_is_read_over_what_is_there, a_file_that_is_wrong_names_the_line, an_indented_line_is_a_line,
-        a_long_line_is_refused_and_not_cut, a_file_that_cannot_be_read_is_said,
+        unknown_keys_name_their_neighbours, O4_a_user_may_have_limits_of_its_own,
+        O6_admins_are_uids_and_names, O6_an_admin_whom_nobody_knows_is_refused_with_file_and_line,
+        O6_as_many_admins_as_are_allowed_can_be_written, a_file_is_read_over_what_is_there,
+        a_file_that_is_wrong_names_the_line, an_indented_line_is_a_line, a_comment_may_be_as_long_as_it_likes,
+        a_value_may_be_as_long_as_is_allowed, a_long_line_is_refused_and_not_cut, paths_are_absolute,
+        quotes_are_no_part_of_a_value, a_file_that_cannot_be_read_is_said,
         G1_a_socket_path_of_108_bytes_is_refused, a_text_that_does_not_fit_is_refused,
         a_small_buffer_for_the_reason_is_not_overrun, the_sample_says_the_defaults_and_nothing_else,
         the_sample_has_every_key, the_page_has_every_key, the_reference_has_every_key)

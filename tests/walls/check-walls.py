@@ -54,7 +54,7 @@ LIBRARIES = [
     (r'cuda\w*\.h', r'^client/', r'^client/lib/cuda\.c$'),
     (r'(.*/)?tutti\.pb-c\.h', r'', r'^proto/wire/codec\b'),
     (r'protobuf-c/.*', r'', r'^proto/wire/codec\b'),
-    (r'ini\.h', r'', r'^daemon/config\b'),
+    (r'ini\.h', r'', r'^daemon/config-file\.c$'),
     (r'seccomp\.h', r'', r'^(daemon/confine-((gpu-)?seccomp\.c|filter\.[ch])$|tests/)'),
     (r'jansson\.h', r'', r'^(client/ctl/|tests/)'),
     (r'microhttpd\.h', r'', r'^client/exporter/'),

@@ -20,7 +20,7 @@ GOOD = {
     'proto/wire/message.h': '#include "model/key.h"\n',
     'proto/wire/codec-reply.c': '#include "tutti.pb-c.h"\n#include "wire/message.h"\n',
     'daemon/config.h': '#include "base/fd.h"\n',
-    'daemon/config.c': '#include <ini.h>\n#include "config.h"\n',
+    'daemon/config-file.c': '#include <ini.h>\n#include "config.h"\n',
     'daemon/quota.h': '#include "config.h"\n',
     'daemon/group.h': '#include "quota.h"\n',
     'daemon/rendezvous.h': '#include "group.h"\n#include "wire/message.h"\n',
