@@ -79,6 +79,11 @@ void conductor_reply_status(struct conductor *c, struct session *s, uint64_t req
                         .request = request, .status = status, .error = status == STATUS_OK ? NULL : err });
 }
 
+enum status conductor_refuse_no_descriptor(struct error *err) {
+        return error_set(
+                err, STATUS_LIMIT, FIELD_DESCRIPTOR, "tuttid has no descriptor left; raise its LimitNOFILE");
+}
+
 /* --- sessions end --- */
 
 void conductor_eject(struct conductor *c, struct session *s, enum status status, const char *format, ...) {
@@ -374,8 +379,8 @@ static bool conductor_turn_away_by_spare(struct conductor *c) {
         int socket = listener_accept_by_spare(c->house.listener, c->now_ns);
         if (socket < 0)
                 return false;
-        error_init(&c->error, STATUS_LIMIT);
-        error_set_detail(&c->error, "tuttid has no descriptor left; raise its LimitNOFILE");
+        error_init(&c->error, STATUS_OK);
+        conductor_refuse_no_descriptor(&c->error);
         log_warning("out of descriptors: a connection was turned away; raise LimitNOFILE");
         conductor_turn_away(c, socket);
         return true;

@@ -1,15 +1,13 @@
 /* Descriptors that block when they are closed: whichever way they take into tuttid, the loop thread does not
  * close them, and nobody else waits (P21). */
 #include <arpa/inet.h>
-#include <fcntl.h>
 #include <netinet/in.h>
 #include <signal.h>
-#include <stdio.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include "base/fd.h"
+#include "descriptors.h"
 #include "meeting.h"
 #include "raw.h"
 #include "stage.h"
@@ -111,23 +109,9 @@ static struct raw *before_it_is_turned_away(struct host *h, int fd) {
         return r;
 }
 
-/* The first number that is free is its last. */
-static void run_out_of_descriptors(const struct host *h, struct rlimit *ret_before) {
-        char path[64];
-        int fd = -1;
-        do
-                snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)host_pid(h), ++fd);
-        while (faccessat(AT_FDCWD, path, F_OK, AT_SYMLINK_NOFOLLOW) == 0);
-        ck_assert_int_eq(prlimit(host_pid(h), RLIMIT_NOFILE, NULL, ret_before), 0);
-        const struct rlimit few = { (rlim_t)fd, ret_before->rlim_max };
-        ck_assert_int_eq(prlimit(host_pid(h), RLIMIT_NOFILE, &few, NULL), 0);
-}
-
-static struct rlimit many;
-
 static struct raw *when_descriptors_have_run_out(struct host *h, int fd) {
         kill(host_pid(h), SIGSTOP);
-        run_out_of_descriptors(h, &many);
+        descriptors_run_out(host_pid(h), 0);
         struct raw *r = raw_connect(host_socket(h));
         raw_send_bytes(r, "x", 1, &fd, 1);
         return r;
@@ -181,7 +165,7 @@ START_TEST(P21_nor_does_one_of_a_guest_for_whom_there_is_no_descriptor) {
         stage_expect_progress();
         send_what_lingers(&s, when_descriptors_have_run_out);
         expect_in(host_log(s.h), "out of descriptors: a connection was turned away; raise LimitNOFILE");
-        ck_assert_int_eq(prlimit(host_pid(s.h), RLIMIT_NOFILE, &many, NULL), 0);
+        descriptors_are_back(host_pid(s.h));
         raw_close(raw_open(host_socket(s.h)));
         stage_clear(&s);
 }
@@ -192,12 +176,12 @@ START_TEST(P15_a_guest_for_whom_there_is_no_descriptor_is_told) {
         struct host *h = host_start(NULL);
         struct tutti *t;
         seconds_sleep(0.2 * unit_scale()); /* the connection by which it was seen to serve goes */
-        run_out_of_descriptors(h, &many);
+        descriptors_run_out(host_pid(h), 0);
         for (int i = 0; i < 100; i++) {
                 expect_status(tutti_open(host_socket(h), &t), TUTTI_LIMIT);
                 expect_in(tutti_error(), "tuttid has no descriptor left; raise its LimitNOFILE");
         }
-        ck_assert_int_eq(prlimit(host_pid(h), RLIMIT_NOFILE, &many, NULL), 0);
+        descriptors_are_back(host_pid(h));
         expect_status(tutti_open(host_socket(h), &t), TUTTI_OK);
         tutti_close(t);
         host_expect_counters_zero(h);

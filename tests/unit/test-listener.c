@@ -6,13 +6,13 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/heap.h"
+#include "descriptors.h"
 #include "unit.h"
 
 #define NOW (1000 * NS_PER_S)
@@ -22,7 +22,6 @@ struct fixture {
         struct config config;
         struct listener *listener;
         unsigned int n_rings;
-        struct rlimit limit;
         int guest;
 };
 
@@ -42,7 +41,6 @@ static void set_up(struct fixture *f) {
         ck_assert_int_eq(uv_loop_init(&f->loop), 0);
         int r = listener_new(&f->listener, &f->loop, &setting, why, sizeof(why));
         ck_assert_msg(r == 0, "%s", why);
-        ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &f->limit), 0);
 }
 
 static void tear_down(struct fixture *f) {
@@ -65,18 +63,6 @@ static unsigned int come(struct fixture *f) {
         for (int i = 0; i < 3; i++)
                 uv_run(&f->loop, UV_RUN_NOWAIT);
         return f->n_rings;
-}
-
-/* No descriptor is left but those that are closed from now on. */
-static void run_out(const struct fixture *f) {
-        int lowest = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0);
-        const struct rlimit few = { (rlim_t)lowest, f->limit.rlim_max };
-        close(lowest);
-        ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &few), 0);
-}
-
-static void have_many(const struct fixture *f) {
-        ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &f->limit), 0);
 }
 
 static void expect_closed_end(int fd) {
@@ -102,7 +88,7 @@ START_TEST(P21_without_descriptors_the_guest_is_the_callers_to_send_away) {
         struct fixture f;
         set_up(&f);
         ck_assert_uint_gt(come(&f), 0);
-        run_out(&f);
+        descriptors_run_out(getpid(), 0);
         for (int i = 0; i < 2; i++) {
                 ck_assert_int_eq(listener_accept(f.listener, NOW), -EMFILE);
                 int fd = listener_accept_by_spare(f.listener, NOW);
@@ -112,14 +98,14 @@ START_TEST(P21_without_descriptors_the_guest_is_the_callers_to_send_away) {
                 close(look);
                 close(fd);
                 expect_closed_end(f.guest);
-                have_many(&f);
+                descriptors_are_back(getpid());
                 fd_close(&f.guest);
                 ck_assert_int_eq(listener_accept(f.listener, NOW), -EAGAIN);
                 ck_assert_uint_gt(come(&f), 0); /* the door is open */
-                run_out(&f);
+                descriptors_run_out(getpid(), 0);
         }
         ck_assert_uint_eq(listener_next_ns(f.listener), ALARM_NEVER);
-        have_many(&f);
+        descriptors_are_back(getpid());
         tear_down(&f);
 }
 END_TEST
@@ -129,17 +115,17 @@ START_TEST(P21_while_one_is_on_its_way_out_the_door_is_shut_and_does_not_ring) {
         struct fixture f;
         set_up(&f);
         ck_assert_uint_gt(come(&f), 0);
-        run_out(&f);
+        descriptors_run_out(getpid(), 0);
         ck_assert_int_eq(listener_accept(f.listener, NOW), -EMFILE);
         int fd = listener_accept_by_spare(f.listener, NOW);
         ck_assert_int_ge(fd, 0);
         ck_assert_int_eq(listener_accept(f.listener, NOW), -EAGAIN);
         uint64_t again = listener_next_ns(f.listener);
         ck_assert(again > NOW && again <= NOW + NS_PER_S);
-        have_many(&f);
+        descriptors_are_back(getpid());
         CLEANUP_FD int first = fd_take(&f.guest);
         ck_assert_uint_eq(come(&f), 0);
-        run_out(&f);
+        descriptors_run_out(getpid(), 0);
         listener_expire(f.listener, again); /* it is still there */
         ck_assert_uint_gt(listener_next_ns(f.listener), again);
         close(fd);
@@ -148,7 +134,7 @@ START_TEST(P21_while_one_is_on_its_way_out_the_door_is_shut_and_does_not_ring) {
         ck_assert_uint_eq(listener_next_ns(f.listener), again);
         listener_expire(f.listener, again);
         ck_assert_uint_eq(listener_next_ns(f.listener), ALARM_NEVER);
-        have_many(&f);
+        descriptors_are_back(getpid());
         uv_run(&f.loop, UV_RUN_NOWAIT);
         ck_assert_uint_gt(f.n_rings, 0); /* for the one that waits */
         fd = listener_accept(f.listener, again);
