@@ -174,6 +174,8 @@ void conductor_note_users(struct conductor *c);
 /* Until nothing follows from anything any more. */
 void conductor_settle(struct conductor *c);
 
+/* LIMIT: it is tuttid that is short of them. */
+enum status conductor_refuse_no_descriptor(struct error *err);
 /* Ends the session at the end of this turn with one last error packet. */
 void conductor_eject(struct conductor *c, struct session *s, enum status status, const char *format, ...)
         PRINTF_LIKE(4, 5);

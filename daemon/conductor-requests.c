@@ -166,7 +166,7 @@ static void conductor_handle_register(
         struct buffer_ask ask = {
                 .session = s->id, .request = r->request, .uid = s->uid, .reg = &r->reg, .fd = -1
         };
-        if (packet->n_fds != r->reg.n_descriptors || r->reg.n_descriptors > 1) {
+        if ((packet->n_fds != r->reg.n_descriptors && !packet->is_short) || r->reg.n_descriptors > 1) {
                 conductor_eject(c, s, STATUS_BAD_FD, "a registration announces %u descriptors and brings %u",
                         r->reg.n_descriptors, packet->n_fds);
                 return;
@@ -175,6 +175,11 @@ static void conductor_handle_register(
                 ask.fd = packet->fds[0];
         struct error refused;
         conductor_find_device(c, &ask, &refused);
+        if (packet->is_short) {
+                error_init(&refused, STATUS_OK);
+                conductor_refuse_no_descriptor(&refused);
+                ask.refused = &refused;
+        }
         error_init(&c->error, STATUS_OK);
         enum status status = buffer_register(c->house.buffers, &ask, &c->chores, &c->error);
         if (status == STATUS_OK && packet->n_fds == 1)

@@ -94,6 +94,11 @@ void conductor_reply_status(struct conductor *c, struct session *s, uint64_t req
                         .request = request, .status = status, .error = status == STATUS_OK ? NULL : err });
 }
 
+enum status conductor_refuse_no_descriptor(struct error *err) {
+        return error_set(
+                err, STATUS_LIMIT, FIELD_DESCRIPTOR, "tuttid has no descriptor left; raise its LimitNOFILE");
+}
+
 /* --- sessions end --- */
 
 void conductor_eject(struct conductor *c, struct session *s, enum status status, const char *format, ...) {
@@ -384,13 +389,27 @@ static void conductor_turn_away(struct conductor *c, int socket) {
         conductor_hang_up(c, 0, session_peer_uid(socket), socket);
 }
 
+/* For whom there is no descriptor. false: it stays at the door. */
+static bool conductor_turn_away_by_spare(struct conductor *c) {
+        int socket = listener_accept_by_spare(c->house.listener, c->now_ns);
+        if (socket < 0)
+                return false;
+        error_init(&c->error, STATUS_OK);
+        conductor_refuse_no_descriptor(&c->error);
+        log_warning("out of descriptors: a connection was turned away; raise LimitNOFILE");
+        conductor_turn_away(c, socket);
+        return true;
+}
+
 /* Those who are there already come first: who comes only to go again, over and over, must not make its user's
  * others wait behind hundreds of its connections. */
 static void conductor_accept(struct conductor *c) {
         const int n_accepts = sessions_n_ready(c->house.sessions) < READY_A_TURN ? ACCEPTS_A_TURN : 1;
         for (int i = 0; i < n_accepts; i++) {
                 struct session *s;
-                int socket = listener_accept(c->house.listener);
+                int socket = listener_accept(c->house.listener, c->now_ns);
+                if (socket == -EMFILE && conductor_turn_away_by_spare(c))
+                        continue;
                 if (socket < 0)
                         break;
                 error_init(&c->error, STATUS_OK);
@@ -510,6 +529,8 @@ bool conductor_turn(struct conductor *c, uint64_t now_ns) {
                 sessions_expire(c->house.sessions, now_ns);
         if (loans_next_ns(c->house.loans) <= now_ns)
                 loans_expire(c->house.loans, now_ns);
+        if (listener_next_ns(c->house.listener) <= now_ns)
+                listener_expire(c->house.listener, now_ns);
         conductor_allow_rows(c);
         c->has_worked = false;
         workers_turn(c->house.workers, now_ns);
@@ -539,6 +560,9 @@ uint64_t conductor_next_ns(const struct conductor *c) {
         if (b < a)
                 a = b;
         b = loans_next_ns(c->house.loans);
+        if (b < a)
+                a = b;
+        b = listener_next_ns(c->house.listener);
         if (b < a)
                 a = b;
         b = conductor_answers_next_ns(c);

@@ -12,19 +12,25 @@
 #include <sys/un.h>
 #include <unistd.h>
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/fd.h"
-#include "base/log.h"
+#include "base/heap.h"
 
 #define BACKLOG     1024
 #define SOCKET_MODE 0660
+#define SHUT_NS     (20 * NS_PER_MS)
+
+/* When descriptors have run out: for a guest, and for the look at what it brings. */
+#define N_SPARES 2
 
 struct listener {
         struct doorbell bell;
         char path[MAX_SOCKET_PATH + 1];
-        int socket, lock, spare;
+        int socket, lock, spares[N_SPARES];
         uv_poll_t poll;
         bool is_watching, is_bound, is_kept_alive;
-        bool is_rung; /* somebody may wait to be let in */
+        bool is_rung;        /* somebody may wait to be let in */
+        uint64_t open_at_ns; /* the door is shut until then at least; 0: it is open */
 };
 
 static int why_errno(char *why, size_t why_bytes, const char *what, const char *path) {
@@ -143,6 +149,21 @@ static int listener_make_socket(struct listener *l, const char *group, char *why
         return r < 0 ? r : listener_bind(l, group, why, why_bytes);
 }
 
+static bool listener_fill_spares(struct listener *l) {
+        bool has_all = true;
+        for (int i = 0; i < N_SPARES; i++) {
+                if (l->spares[i] < 0)
+                        l->spares[i] = open("/dev/null", O_RDONLY | O_CLOEXEC);
+                has_all &= l->spares[i] >= 0;
+        }
+        return has_all;
+}
+
+static void listener_close_spares(struct listener *l) {
+        for (int i = 0; i < N_SPARES; i++)
+                fd_close(&l->spares[i]);
+}
+
 static int listener_set_up(
         struct listener *l, uv_loop_t *loop, const struct config *config, char *why, size_t why_bytes) {
         size_t n = strlen(config->socket);
@@ -152,7 +173,7 @@ static int listener_set_up(
                 return -ENAMETOOLONG;
         }
         memcpy(l->path, config->socket, n + 1);
-        l->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
+        (void)listener_fill_spares(l); /* again when somebody comes */
         int r = listener_lock(l, why, why_bytes);
         if (r == 0)
                 r = listener_make_socket(l, config->socket_group, why, why_bytes);
@@ -171,7 +192,9 @@ int listener_new(struct listener **ret, uv_loop_t *loop, const struct listener_s
         }
         l->bell = setting->bell;
         l->is_kept_alive = setting->is_kept_alive;
-        l->lock = l->spare = -1;
+        l->lock = -1;
+        for (int i = 0; i < N_SPARES; i++)
+                l->spares[i] = -1;
         l->socket = fd_take(&passed_on);
         int r = listener_set_up(l, loop, setting->config, why, why_bytes);
         if (r < 0) {
@@ -188,26 +211,50 @@ int listener_socket(const struct listener *l) {
         return l->socket;
 }
 
-/* Out of descriptors: lets one in by the spare, to send it away. */
-static void listener_turn_away(struct listener *l) {
-        fd_close(&l->spare);
-        CLEANUP_FD int guest = accept4(l->socket, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-        fd_close(&guest);
-        l->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
-        log_warning("out of descriptors: a connection was turned away; raise LimitNOFILE");
+/* --- guests --- */
+
+/* The door would ring on, and nobody could be let in or sent away. */
+static void listener_shut(struct listener *l, uint64_t now_ns) {
+        l->is_rung = false;
+        l->open_at_ns = now_ns + SHUT_NS;
+        uv_poll_stop(&l->poll);
 }
 
-int listener_accept(struct listener *l) {
+int listener_accept(struct listener *l, uint64_t now_ns) {
         if (!l->is_watching || !l->is_rung)
                 return -EAGAIN;
+        if (!listener_fill_spares(l)) {
+                listener_shut(l, now_ns);
+                return -EAGAIN;
+        }
         int fd = accept4(l->socket, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd >= 0)
                 return fd;
         if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)
-                listener_turn_away(l);
-        else
-                l->is_rung = false; /* nobody is left */
+                return -EMFILE;
+        l->is_rung = false; /* nobody is left */
         return -EAGAIN;
+}
+
+int listener_accept_by_spare(struct listener *l, uint64_t now_ns) {
+        listener_close_spares(l);
+        int fd = accept4(l->socket, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        if (fd >= 0)
+                return fd;
+        listener_shut(l, now_ns); /* for memory, or another thread was faster; or the guest has gone */
+        return -EAGAIN;
+}
+
+uint64_t listener_next_ns(const struct listener *l) {
+        return l->is_watching && l->open_at_ns ? l->open_at_ns : ALARM_NEVER;
+}
+
+void listener_expire(struct listener *l, uint64_t now_ns) {
+        if (listener_next_ns(l) > now_ns)
+                return;
+        l->open_at_ns = now_ns + SHUT_NS;
+        if (listener_fill_spares(l) && uv_poll_start(&l->poll, UV_READABLE, listener_on_poll) == 0)
+                l->open_at_ns = 0;
 }
 
 void listener_close(struct listener *l) {
@@ -227,6 +274,6 @@ void listener_free(struct listener *l) {
                 return;
         fd_close(&l->socket);
         fd_close(&l->lock);
-        fd_close(&l->spare);
+        listener_close_spares(l);
         free(l);
 }

@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <uv.h>
 #include "base/check.h"
 #include "config.h"
@@ -33,9 +34,17 @@ int listener_new(struct listener **ret, uv_loop_t *loop, const struct listener_s
 /* The socket, which stays ours. */
 int listener_socket(const struct listener *l);
 
-/* A connection (owned by the caller), or -EAGAIN. When descriptors run out the one at the door is turned
- * away, so that the door does not stay ringing. */
-int listener_accept(struct listener *l) MUST_USE;
+/* A connection (owned by the caller), -EAGAIN (nobody is there, or the door is shut), or -EMFILE: there is no
+ * descriptor for the one at the door. */
+int listener_accept(struct listener *l, uint64_t now_ns) MUST_USE;
+/* After -EMFILE: lets that one in by descriptors kept for this, to be sent away: it may have sent some that
+ * block when they are closed, so that is for the caller to do. -EAGAIN: not even so. As long as those kept
+ * are not there again the door is shut, and who comes waits before it. */
+int listener_accept_by_spare(struct listener *l, uint64_t now_ns) MUST_USE;
+
+/* When it is worth looking whether the door can be opened again; UINT64_MAX: it is open. */
+uint64_t listener_next_ns(const struct listener *l);
+void listener_expire(struct listener *l, uint64_t now_ns);
 
 /* No more guests: removes the socket that is ours alone, keeps the lock until freed. */
 void listener_close(struct listener *l);

@@ -206,12 +206,19 @@ uint32_t charge_uid(const struct charge *charge) {
         return charge->user ? charge->user->uid : 0;
 }
 
+void charge_lower(struct charge *charge, uint64_t amount) {
+        struct quota_user *user = charge->user;
+        CHECK(user && amount <= charge->amount);
+        user->used[charge->quota] -= charge->amount - amount;
+        user->quotas->totals[charge->quota] -= charge->amount - amount;
+        charge->amount = amount;
+}
+
 void charge_release(struct charge *charge) {
         struct quota_user *user = charge->user;
         if (!user)
                 return;
-        user->used[charge->quota] -= charge->amount;
-        user->quotas->totals[charge->quota] -= charge->amount;
+        charge_lower(charge, 0);
         *charge = (struct charge){ 0 };
         if (--user->n_charges == 0)
                 user_forget(user);

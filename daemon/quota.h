@@ -72,6 +72,8 @@ enum status quota_charge_reserve(struct quotas *q, struct charge *charge, uint32
 /* Whose it is; 0 of an empty charge. */
 uint32_t charge_uid(const struct charge *charge);
 
+/* Gives back all but `amount`, of a charge that has as much. */
+void charge_lower(struct charge *charge, uint64_t amount);
 /* Gives back; harmless on an empty charge. */
 void charge_release(struct charge *charge);
 

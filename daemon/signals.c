@@ -228,10 +228,12 @@ static void page_made(
         page_go_on(p, chores);
 }
 
-/* What somebody still has stays charged: the caller keeps it. */
+/* What somebody still has stays charged: the caller keeps it. The descriptor that the client was given is
+ * closed. */
 static bool page_is_gone(struct signals *s, struct signal_page *p, struct signals_news *ret) {
         *ret = (struct signals_news){ .is_gone = true, .fd = fd_take(&p->chore.fd) };
         if (ret->fd >= 0) {
+                charge_lower(&p->descriptors, 1);
                 ret->descriptors = p->descriptors;
                 ret->bytes = p->bytes;
                 p->descriptors = p->bytes = (struct charge){ 0 };

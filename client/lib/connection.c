@@ -62,7 +62,9 @@ static void init_lists(struct tutti *t) {
 }
 
 static enum status cannot_open(int r, struct error *err) {
-        return refuse(err, r == -ENOMEM ? STATUS_NO_MEMORY : STATUS_INTERNAL, FIELD_UNSPECIFIED,
+        bool is_limit = r == -EMFILE || r == -ENFILE;
+        enum status status = is_limit ? STATUS_LIMIT : r == -ENOMEM ? STATUS_NO_MEMORY : STATUS_INTERNAL;
+        return refuse(err, status, is_limit ? FIELD_DESCRIPTOR : FIELD_UNSPECIFIED,
                 "a connection needs three descriptors and some memory: %s", strerror(-r));
 }
 

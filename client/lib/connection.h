@@ -127,7 +127,7 @@ struct tutti {
 
 /* Unmaps the status page. */
 void connection_drop_page(struct tutti *t);
-/* Takes over a connected socket. OK, NO_MEMORY, INTERNAL (no descriptors left). */
+/* Takes over a connected socket. OK, NO_MEMORY, LIMIT (no descriptors left), INTERNAL. */
 enum status connection_new(int socket, struct tutti **ret, struct error *err) MUST_USE;
 /* Closes and frees; what hangs on it must be gone. */
 void connection_free(struct tutti *t);

@@ -115,9 +115,12 @@ static enum status arrive_made(struct arrival *a, struct region **ret) {
         CLEANUP_FD int fd = made.fd;
         if (status != STATUS_OK)
                 return status;
-        status = made.size_bytes < a->n_bytes
-                         ? refuse(a->err, STATUS_INTERNAL, FIELD_SIZE, "tuttid made less than was asked for")
-                         : driver_map(&a->memory.place, fd, made.size_bytes, &a->pointer, a->err);
+        if (fd < 0)
+                status = refuse_no_descriptor(a->err, "device memory that tuttid made");
+        else if (made.size_bytes < a->n_bytes)
+                status = refuse(a->err, STATUS_INTERNAL, FIELD_SIZE, "tuttid made less than was asked for");
+        else
+                status = driver_map(&a->memory.place, fd, made.size_bytes, &a->pointer, a->err);
         if (status != STATUS_OK) {
                 region_bury(a->t, *ret);
                 return status;

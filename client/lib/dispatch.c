@@ -37,6 +37,13 @@ static struct failure *failure_of(const struct reply *reply) {
 
 /* --- bodies: NULL, or what is wrong --- */
 
+/* The one that the body announces. false: none was sent. Where it was, and could not be received, *ret is -1.
+ */
+static bool take_fd(struct packet *packet, int *ret) {
+        *ret = packet->n_fds == 1 ? fd_take(&packet->fds[0]) : -1;
+        return packet->n_fds == 1 || packet->is_short;
+}
+
 static const char *map_page(struct tutti *t, const struct msg_welcome *welcome, struct packet *packet) {
         struct stat st;
         CLEANUP_FD int fd = packet->n_fds == 1 ? fd_take(&packet->fds[0]) : -1;
@@ -65,10 +72,9 @@ static const char *take_welcome(struct tutti *t, const struct reply *reply, stru
 }
 
 static const char *take_made(struct device_made *made, const struct reply *reply, struct packet *packet) {
-        if (reply->type != REPLY_REGISTERED || packet->n_fds != 1)
+        if (reply->type != REPLY_REGISTERED || !take_fd(packet, &made->fd))
                 return "no memory in the answer to a request for device memory";
         made->size_bytes = reply->registered.size_bytes;
-        made->fd = fd_take(&packet->fds[0]);
         return NULL;
 }
 
@@ -78,12 +84,10 @@ static const char *take_order(struct order_granted *order, const struct reply *r
         bool has_page = reply->signals.order == ORDER_TIMELINE || reply->signals.order == ORDER_EVENTS;
         order->order = reply->signals.order;
         text_copy(order->why, sizeof(order->why), reply->signals.why);
-        if (has_page && (packet->n_fds != 1 || reply->signals.n_slots != SIGNAL_SLOTS))
-                return "an order without its page";
         if (reply->signals.order == ORDER_EVENTS && reply->signals.n_events != SIGNAL_EVENTS)
                 return "an order without its events";
-        if (has_page)
-                order->fd = fd_take(&packet->fds[0]);
+        if (has_page && (reply->signals.n_slots != SIGNAL_SLOTS || !take_fd(packet, &order->fd)))
+                return "an order without its page";
         return NULL;
 }
 
@@ -103,10 +107,9 @@ static const char *take_body(
                         answer_add(call->answer, reply->rows.rows, reply->rows.n_rows);
                 return NULL;
         case CALL_OBJECT:
-                if (reply->type != REPLY_RESULT || packet->n_fds != 1)
+                if (reply->type != REPLY_RESULT || !take_fd(packet, &call->made->fd))
                         return "no memory in the answer to a result object";
                 call->made->result = reply->result;
-                call->made->fd = fd_take(&packet->fds[0]);
                 return NULL;
         case CALL_MADE: return take_made(call->made_device, reply, packet);
         case CALL_ORDER: return take_order(call->order, reply, packet);
@@ -144,6 +147,13 @@ static const char *take_last_words(struct tutti *t, const struct reply *reply) {
         return NULL;
 }
 
+/* Of the status page: nothing goes on without it. What others bring is missed by whoever takes it. */
+static void end_unreceived(struct tutti *t, struct call *hello) {
+        struct error e;
+        refuse_no_descriptor(&e, "the status page");
+        call_end(t, hello, e.status, failure_new(&e));
+}
+
 const char *dispatch_reply(struct tutti *t, const struct reply *reply, struct packet *packet) {
         if (reply->request == 0)
                 return take_last_words(t, reply);
@@ -156,6 +166,10 @@ const char *dispatch_reply(struct tutti *t, const struct reply *reply, struct pa
                 return NULL;
         if (reply->status != STATUS_OK) {
                 call_end(t, call, reply->status, failure_of(reply));
+                return NULL;
+        }
+        if (call->type == CALL_WELCOME && packet->is_short) {
+                end_unreceived(t, call);
                 return NULL;
         }
         const char *wrong = take_body(t, call, reply, packet);

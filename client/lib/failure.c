@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include "model/field.h"
 #include "model/status.h"
 
@@ -146,6 +147,14 @@ enum status refuse(struct error *e, enum status status, enum field field, const 
         refuse_with(e, status, field, format, args);
         va_end(args);
         return status;
+}
+
+enum status refuse_no_descriptor(struct error *e, const char *what) {
+        struct rlimit limit = { 0 };
+        getrlimit(RLIMIT_NOFILE, &limit);
+        return refuse(e, STATUS_LIMIT, FIELD_DESCRIPTOR,
+                "%s could not be received: this process has no descriptor left (RLIMIT_NOFILE = %llu)", what,
+                (unsigned long long)limit.rlim_cur);
 }
 
 /* --- each thread's last failed call --- */

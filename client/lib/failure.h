@@ -38,6 +38,9 @@ struct tutti_ranks ranks_show(const struct rankset *s);
 enum status refuse(struct error *e, enum status status, enum field field, const char *format, ...)
         PRINTF_LIKE(4, 5);
 
+/* LIMIT: tuttid has sent `what`, and its descriptor found no place here. */
+enum status refuse_no_descriptor(struct error *e, const char *what);
+
 /* --- the calling thread's last failed call --- */
 
 /* Makes it the thread's error, takes the caller's reference, returns the status. */

@@ -39,7 +39,7 @@ void group_sign(const struct tutti_group *g, struct error *e) {
         e->world_size = g->world_size;
 }
 
-static void group_destroy(struct tutti_group *g) {
+void group_destroy(struct tutti_group *g) {
         pthread_mutex_destroy(&g->numbering);
         call_deinit(&g->resuming);
         failure_unref(g->lost);
@@ -215,7 +215,8 @@ static enum tutti_status no_group(void) {
         return thread_say(STATUS_INVALID, FIELD_MEMBERSHIP, "the group is NULL");
 }
 
-/* Where tuttid is away there is nobody to tell: the membership ends here, and is not resumed. */
+/* Where tuttid is away there is nobody to tell: the membership ends here, and is not resumed, or only to be
+ * left. */
 static bool group_leave_while_away(struct tutti_group *g) {
         struct tutti *t = g->t;
         pthread_mutex_lock(&t->lock);
@@ -226,14 +227,29 @@ static bool group_leave_while_away(struct tutti_group *g) {
         return is_away;
 }
 
+/* A tuttid that is still being told of it makes it a member: that this ends at once is worth a short wait.
+ * Otherwise Leave is sent by whoever waits, tests or dispatches when the answer has come. */
+static void group_await_parting(struct tutti_group *g) {
+        struct tutti *t = g->t;
+        pthread_mutex_lock(&t->lock);
+        bool is_parting = g->parting != PARTING_NONE && !t->is_lost;
+        if (is_parting)
+                connection_wait(t, &g->resuming, deadline_in(QUIET_SECONDS));
+        pthread_mutex_unlock(&t->lock);
+        if (is_parting)
+                reconnect_go_on(t);
+}
+
 enum tutti_status tutti_leave(struct tutti_group *g) {
         if (!g)
                 return no_group();
         enum tutti_status status = group_check(g);
         if (status != TUTTI_OK)
                 return status;
-        if (group_leave_while_away(g))
+        if (group_leave_while_away(g)) {
+                group_await_parting(g);
                 return TUTTI_OK;
+        }
         struct call call;
         struct request request = { .type = REQUEST_LEAVE, .membership = g->membership };
         call_init(&call, CALL_PLAIN);
@@ -268,12 +284,16 @@ void tutti_group_free(struct tutti_group *g) {
                 return;
         struct tutti *t = g->t;
         group_leave_quietly(g);
+        group_await_parting(g);
         frozen_end_all(g);
         pthread_mutex_lock(&t->lock);
-        list_unlink(&g->node);
         resume_forget_group(t, g);
+        bool stays = g->is_freed = g->parting != PARTING_NONE;
+        if (!stays)
+                list_unlink(&g->node);
         pthread_mutex_unlock(&t->lock);
-        group_destroy(g);
+        if (!stays)
+                group_destroy(g);
 }
 
 /* --- in between --- */

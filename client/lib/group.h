@@ -14,6 +14,13 @@ struct key_failures {
         enum status status; /* the last time */
 };
 
+/* What is still to come of a membership that was left while it was brought back (reconnect.h). */
+enum parting {
+        PARTING_NONE,
+        PARTING_JOINS,  /* its Join, or Pages before it, were sent: the answer comes first */
+        PARTING_LEAVES, /* that made it a member: Leave is to be sent */
+};
+
 struct tutti_group {
         struct list node;
         struct tutti *t;
@@ -47,6 +54,8 @@ struct tutti_group {
         uint32_t n_reports, n_told;
         enum status lost_status; /* not OK: it could not be resumed */
         struct failure *lost;
+        enum parting parting;
+        bool is_freed; /* it is here for its parting alone */
 };
 
 /* OK, or FORKED, DAEMON_LOST or LEFT, which is then the thread's error. */
@@ -66,5 +75,7 @@ void group_sign(const struct tutti_group *g, struct error *e);
 #define QUIET_SECONDS 1
 void group_leave_quietly(struct tutti_group *g);
 
+/* Frees the memory of one that nothing refers to. */
+void group_destroy(struct tutti_group *g);
 /* Frees the memory of all memberships of the connection. */
 void groups_free(struct tutti *t);

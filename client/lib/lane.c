@@ -56,9 +56,11 @@ static struct lane_slot *map_slot(int read_fd) {
 }
 
 const char *lane_take(struct tutti *t, const struct reply *reply, struct packet *packet) {
-        if (reply->type != REPLY_LANE || packet->n_fds != 1 || reply->lane.n_descriptors != 1 ||
-                reply->lane.n_slots == 0)
+        if (reply->type != REPLY_LANE || (packet->n_fds != 1 && !packet->is_short) ||
+                reply->lane.n_descriptors != 1 || reply->lane.n_slots == 0)
                 return "no lane in the answer to a request for one";
+        if (packet->n_fds == 0) /* no descriptor is left here: packets serve */
+                return NULL;
         CLEANUP_FD int fd = fd_take(&packet->fds[0]);
         if (!reply->more) {
                 fd_close(&t->lane.bell);

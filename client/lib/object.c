@@ -1,6 +1,7 @@
 #include "lib/object.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -113,7 +114,7 @@ static enum status object_map_device(
 
 static bool result_is_sound(const struct object_made *made, uint64_t *ret_bytes) {
         const struct msg_result *r = &made->result;
-        return made->fd >= 0 && r->n_slots > 0 && r->n_slots <= 64 && r->size_bytes >= made->asked_bytes &&
+        return r->n_slots > 0 && r->n_slots <= 64 && r->size_bytes >= made->asked_bytes &&
                r->size_bytes <= r->stride_bytes &&
                !__builtin_mul_overflow(r->stride_bytes, (uint64_t)r->n_slots, ret_bytes) &&
                (r->device_bytes == 0 || r->device_bytes >= *ret_bytes);
@@ -155,6 +156,12 @@ static void detach(struct tutti *t, uint64_t membership, uint64_t id) {
 static enum status object_reach(struct tutti_object *o, const struct object_made *made) {
         uint64_t n_bytes;
         struct error err;
+        if (made->fd < 0) {
+                char what[MAX_NAME_BYTES + 32];
+                snprintf(what, sizeof(what), "the result object \"%s\"", o->name);
+                refuse_no_descriptor(&err, what);
+                return (enum status)thread_fail(&err);
+        }
         if (made->result.device_bytes && result_is_sound(made, &n_bytes)) {
                 enum status status = object_map_device(o, made, &err);
                 return status == STATUS_OK ? status : (enum status)thread_fail(&err);

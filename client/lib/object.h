@@ -31,7 +31,7 @@ struct tutti_object {
 struct object_made {
         uint64_t asked_bytes; /* of a slot */
         struct msg_result result;
-        int fd; /* -1: none came */
+        int fd; /* -1: it could not be received */
 };
 
 /* Under `lock`. */

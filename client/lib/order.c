@@ -53,7 +53,12 @@ static void map_page(struct order *o, const struct driver_place *place, const st
         o->n_bytes = has_events ? SIGNAL_EVENT_BYTES : SIGNAL_PAGE_BYTES;
         o->n_slots = has_events ? SIGNAL_EVENTS : SIGNAL_SLOTS;
         o->context = place->context;
-        if (granted->fd < 0 || fstat(granted->fd, &st) < 0 || (uint64_t)st.st_size < o->n_bytes) {
+        if (granted->fd < 0) {
+                refuse_no_descriptor(&err, "the signal page");
+                explain(o, err.detail);
+                return;
+        }
+        if (fstat(granted->fd, &st) < 0 || (uint64_t)st.st_size < o->n_bytes) {
                 explain(o, "tuttid sent no signal page, or one that is too short");
                 return;
         }

@@ -100,7 +100,8 @@ void resume_group(struct tutti *t, struct tutti_group *g);
 /* The number that the membership has now, which may be another one than when the request was made. */
 void resume_set_membership(struct request *request, uint64_t membership);
 
-/* The member leaves a group that is not back. */
+/* The member leaves a group that is not back. Where tuttid has been sent its Join, or Pages for it, Leave
+ * follows the answer (enum parting). */
 void resume_leave(struct tutti *t, struct tutti_group *g);
 /* The handle goes: its works are nobody's. */
 void resume_forget_group(struct tutti *t, struct tutti_group *g);
@@ -113,3 +114,5 @@ void kept_deinit(struct kept *k);
 /* A work has ended: what has failed counts (docs/protocol.md). */
 struct tutti_work;
 void kept_note_end(struct tutti_work *w);
+/* tuttid has answered before it had all parts: it ignores those that are left. */
+void kept_stop_parts(struct tutti *t, const struct tutti_work *w);

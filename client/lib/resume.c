@@ -15,99 +15,6 @@
 /* In one packet: with keys at their longest they fit. */
 #define PART_REPORTS 256
 
-/* --- failures, by key --- */
-
-/* Uses that were none: the key is as it was, or the epoch is over. */
-static bool counts(enum status status) {
-        static const enum status none[] = { STATUS_OK, STATUS_ALREADY_PENDING, STATUS_NOT_FOUND, STATUS_LEFT,
-                STATUS_DAEMON_LOST, STATUS_DRAINING };
-        for (size_t i = 0; i < ARRAY_SIZE(none); i++)
-                if (status == none[i])
-                        return false;
-        return true;
-}
-
-static struct key_failures *failures_find(struct tutti_group *g, const struct key *key) {
-        for (uint32_t i = 0; i < g->n_failed; i++)
-                if (key_is_equal(&g->failed[i].key, key))
-                        return &g->failed[i];
-        return NULL;
-}
-
-/* Where there are too many, the oldest number without a name goes: nobody uses it twice. */
-static struct key_failures *failures_add(struct tutti_group *g, const struct key *key) {
-        uint32_t at = 0;
-        if (!g->failed)
-                g->failed = calloc(MAX_KEY_FAILURES, sizeof(*g->failed));
-        if (!g->failed)
-                return NULL;
-        if (g->n_failed == MAX_KEY_FAILURES) {
-                while (at < MAX_KEY_FAILURES && g->failed[at].key.n_bytes > 0)
-                        at++;
-                if (at == MAX_KEY_FAILURES)
-                        return NULL;
-                memmove(&g->failed[at], &g->failed[at + 1], (MAX_KEY_FAILURES - at - 1) * sizeof(*g->failed));
-                g->n_failed--;
-        }
-        g->failed[g->n_failed] = (struct key_failures){ .key = *key };
-        return &g->failed[g->n_failed++];
-}
-
-/* A debt is remembered as what it was owed for. */
-static void note_failure(struct tutti_group *g, const struct kept *k, const struct call *call) {
-        enum status status = call->status;
-        if (!counts(status) || k->submit.epoch != g->epoch)
-                return;
-        if (status == STATUS_EXPIRED && call->failure && call->failure->error.cause != STATUS_OK)
-                status = call->failure->error.cause;
-        struct key_failures *f = failures_find(g, &k->submit.key);
-        if (!f)
-                f = failures_add(g, &k->submit.key);
-        if (!f) {
-                g->is_forgetful = true;
-                return;
-        }
-        f->n++;
-        f->status = status;
-}
-
-static void intersect(struct rankset *a, const struct rankset *b) {
-        struct rankset rest = rankset_minus(a, b);
-        *a = rankset_minus(a, &rest);
-}
-
-static void note_done(struct tutti_group *g, const struct msg_done *done, uint64_t epoch) {
-        if (epoch != g->epoch)
-                return;
-        if (done->collective > g->last_number)
-                g->last_number = done->collective;
-        intersect(&g->members, &done->contributors);
-}
-
-/* tuttid has answered before it had all parts: it ignores those that are left. */
-static void stop_parts(struct tutti *t, const struct tutti_work *w) {
-        if (!t->reconnect || t->reconnect->sending != &w->call)
-                return;
-        t->reconnect->sending = NULL;
-        t->reconnect->n_sent = 0;
-}
-
-void kept_note_end(struct tutti_work *w) {
-        struct kept *k = &w->kept;
-        struct tutti_group *g = k->group;
-        if (!g)
-                return;
-        const struct failure *f = w->call.failure;
-        if (w->call.status == STATUS_OK)
-                note_done(g, &w->done, k->submit.epoch);
-        note_failure(g, k, &w->call);
-        if (w->call.status == STATUS_REPLICA_LOST && f && f->error.rank >= 0 && f->error.rank < MAX_WORLD &&
-                f->error.loss != LOSS_UNSPECIFIED && f->error.loss != LOSS_WENT)
-                rankset_add(&g->lost_members, (unsigned int)f->error.rank);
-        k->group = NULL;
-        stop_parts(g->t, w);
-}
-
 /* --- the old page --- */
 
 static void end_with(struct tutti *t, struct call *call, enum status status, const char *why) {
@@ -205,6 +112,13 @@ static void capture(struct tutti *t, struct call *call) {
                 end_with(t, call, STATUS_DAEMON_LOST, "this membership had ended before");
 }
 
+/* The membership has gone with the tuttid that was to make it. */
+static void forget_parting(struct tutti *t, struct tutti_group *g) {
+        if (g->parting == PARTING_JOINS && !g->resuming.is_ended)
+                call_end(t, &g->resuming, STATUS_DAEMON_LOST, NULL);
+        g->parting = PARTING_NONE;
+}
+
 void resume_capture(struct tutti *t) {
         for (size_t i = 0; i < ARRAY_SIZE(t->slots); i++)
                 if (t->slots[i])
@@ -213,6 +127,7 @@ void resume_capture(struct tutti *t) {
                 struct tutti_group *g = list_entry(it, struct tutti_group, node);
                 free(take_pointer(g->reports));
                 g->n_reports = g->n_told = 0;
+                forget_parting(t, g);
         }
 }
 
@@ -359,10 +274,12 @@ static bool next_of_group(struct tutti *t, struct tutti_group *g, struct resume_
         return g->n_told < g->n_reports ? next_pages(t, g, ret) : next_join(t, g, ret);
 }
 
+/* What one that was left has begun to tell goes on: without their Join its Pages would be another group's. */
 static bool next_group(struct tutti *t, struct resume_packet *ret) {
         list_for_each (it, &t->groups) {
                 struct tutti_group *g = list_entry(it, struct tutti_group, node);
-                if (g->sent_in == t->reconnect->n_ends || atomic_load(&g->has_left) || g->lost_status)
+                bool is_wanted = !atomic_load(&g->has_left) || g->parting == PARTING_JOINS;
+                if (g->sent_in == t->reconnect->n_ends || !is_wanted || g->lost_status)
                         continue;
                 if (next_of_group(t, g, ret))
                         return true;
@@ -449,9 +366,29 @@ static bool next_busy(struct tutti *t, struct resume_packet *ret) {
         return false;
 }
 
+static bool say_leave(struct tutti *t, struct tutti_group *g, struct resume_packet *ret) {
+        const struct request request = {
+                .request = t->next_request++, .type = REQUEST_LEAVE, .membership = g->membership
+        };
+        g->parting = PARTING_NONE;
+        return encode(t, &request, -1, ret);
+}
+
+/* Those that were here for that alone go. */
+static bool next_leave(struct tutti *t, struct resume_packet *ret) {
+        list_for_each_safe (it, tmp, &t->groups) {
+                struct tutti_group *g = list_entry(it, struct tutti_group, node);
+                if (g->parting == PARTING_LEAVES)
+                        return say_leave(t, g, ret);
+                if (g->is_freed && g->parting == PARTING_NONE) {
+                        list_unlink(&g->node);
+                        group_destroy(g);
+                }
+        }
+        return false;
+}
+
 static bool next_call(struct tutti *t, struct resume_packet *ret) {
-        if (t->reconnect->sending)
-                return next_part(t, t->reconnect->sending, ret);
         list_for_each (it, &t->others)
                 if (next_held(t, list_entry(it, struct call, node), ret))
                         return true;
@@ -461,9 +398,12 @@ static bool next_call(struct tutti *t, struct resume_packet *ret) {
         return false;
 }
 
+/* Nothing comes between the parts of a work. */
 bool resume_next_packet(struct tutti *t, struct resume_packet *ret) {
-        return next_hello(t, ret) || next_region(t, ret) || next_group(t, ret) || next_busy(t, ret) ||
-               next_call(t, ret);
+        if (t->reconnect->sending)
+                return next_part(t, t->reconnect->sending, ret);
+        return next_hello(t, ret) || next_region(t, ret) || next_group(t, ret) || next_leave(t, ret) ||
+               next_busy(t, ret) || next_call(t, ret);
 }
 
 /* --- a group is back --- */
@@ -508,6 +448,11 @@ static void end_reforms(struct tutti *t, struct tutti_group *g, const struct msg
 
 void resume_group(struct tutti *t, struct tutti_group *g) {
         const struct msg_joined joined = g->resuming.joined;
+        if (g->parting == PARTING_JOINS) {
+                g->membership = joined.membership;
+                g->parting = g->resuming.status == STATUS_OK ? PARTING_LEAVES : PARTING_NONE;
+                return;
+        }
         if (g->resuming.status != STATUS_OK) {
                 struct error e;
                 error_init(&e, g->resuming.status);
@@ -539,22 +484,31 @@ static void end_left(struct tutti *t, struct tutti_group *g) {
         failure_unref(f);
 }
 
+/* Whether the tuttid that is there knows of it already, and has not answered. */
+static bool is_being_joined(const struct tutti *t, const struct tutti_group *g) {
+        if (g->lost_status)
+                return false;
+        return g->sent_in == t->reconnect->n_ends ? !g->resuming.is_ended : g->n_told > 0;
+}
+
 void resume_leave(struct tutti *t, struct tutti_group *g) {
         atomic_store(&g->has_left, true);
-        call_drop(t, &g->resuming);
+        if (is_being_joined(t, g))
+                g->parting = PARTING_JOINS;
+        else
+                call_drop(t, &g->resuming);
         end_left(t, g);
 }
 
 void resume_forget_group(struct tutti *t, struct tutti_group *g) {
-        call_drop(t, &g->resuming);
         if (reconnect_is_on(t) && !g->is_back)
-                end_left(t, g);
+                resume_leave(t, g);
         list_for_each (it, &t->works) {
                 struct tutti_work *w = list_entry(it, struct tutti_work, node);
                 if (w->kept.group != g)
                         continue;
                 w->kept.group = NULL;
                 w->call.group = NULL;
-                stop_parts(t, w);
+                kept_stop_parts(t, w);
         }
 }

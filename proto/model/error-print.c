@@ -16,7 +16,10 @@ static void print_limit(const struct error *e, struct text *t) {
         say_complaint(e, t);
         if (e->limit)
                 text_add(t, " %" PRIu64 " asked, at most %" PRIu64 ".", e->used, e->limit);
-        say_end(e, "This limit is the same for everybody: ask for less.", t);
+        say_end(e,
+                e->field == FIELD_DESCRIPTOR ? "Close descriptors, or raise the limit of open files."
+                                             : "This limit is the same for everybody: ask for less.",
+                t);
 }
 
 static void print_quota(const struct error *e, struct text *t) {

@@ -55,7 +55,8 @@ int channel_receive(int socket, void *buf, struct packet *ret) {
                 return errno == EWOULDBLOCK ? -EAGAIN : -errno;
         ret->n_bytes = (size_t)n;
         take_fds(&h, ret);
-        if (ret->n_fds > MAX_PACKET_FDS || h.msg_flags & (MSG_TRUNC | MSG_CTRUNC))
+        ret->is_short = h.msg_flags & MSG_CTRUNC; /* not for want of room, see CONTROL_BYTES */
+        if (ret->n_fds > MAX_PACKET_FDS || h.msg_flags & MSG_TRUNC)
                 return -EMSGSIZE;
         return n > 0; /* an empty packet is never sent by us: take it for the end */
 }

@@ -2,7 +2,7 @@
  * messages.
  *
  * Never blocks (MSG_DONTWAIT), never raises SIGPIPE. Descriptors arrive close-on-exec. Truncation is an error
- * of the peer. */
+ * of the peer, but for descriptors that find no place in this process: then the packet is whole without. */
 #pragma once
 
 #include <stdbool.h>
@@ -17,14 +17,15 @@
 struct packet {
         size_t n_bytes;
         uint32_t n_fds;
+        bool is_short; /* it brought more, and this process has no descriptors for those: they are lost */
         int fds[MAX_RECEIVED_FDS]; /* owned by the packet until taken; -1 where taken */
 };
 
 /* Receives into `buf` of MAX_PACKET_BYTES. Returns 1 (a packet), 0 (end of file, also of a peer that had not
  * read everything; what it had sent comes before), -EAGAIN (nothing there), -EMSGSIZE (longer than the
- * buffer, or more than MAX_PACKET_FDS descriptors, or some of them lost: the peer broke the protocol), or
- * another negative errno. Whatever it returns, *ret owns the descriptors that came: a stranger's can block
- * when they are closed, so that is for the caller to do. */
+ * buffer, or more than MAX_PACKET_FDS descriptors: the peer broke the protocol), or another negative errno.
+ * Whatever it returns, *ret owns the descriptors that came: a stranger's can block when they are closed, so
+ * that is for the caller to do. */
 int channel_receive(int socket, void *buf, struct packet *ret) MUST_USE;
 
 /* Sends one whole packet. 0, -EAGAIN (socket full: later), -EPIPE (gone), or another negative errno. The

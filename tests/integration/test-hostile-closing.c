@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "base/fd.h"
+#include "descriptors.h"
 #include "meeting.h"
 #include "raw.h"
 #include "stage.h"
@@ -108,6 +109,14 @@ static struct raw *before_it_is_turned_away(struct host *h, int fd) {
         return r;
 }
 
+static struct raw *when_descriptors_have_run_out(struct host *h, int fd) {
+        kill(host_pid(h), SIGSTOP);
+        descriptors_run_out(host_pid(h), 0);
+        struct raw *r = raw_connect(host_socket(h));
+        raw_send_bytes(r, "x", 1, &fd, 1);
+        return r;
+}
+
 /* tuttid is the last to hold what blocks for three seconds; the honest group does not wait for a third of
  * that. */
 static void send_what_lingers(struct stage *s, struct raw *(*way)(struct host *, int)) {
@@ -146,6 +155,37 @@ START_TEST(P21_nor_does_one_of_a_guest_who_is_turned_away) {
         raw_close(one);
         raw_close(last);
         stage_clear(&s);
+}
+END_TEST
+
+/* When there are descriptors again the door is open. */
+START_TEST(P21_nor_does_one_of_a_guest_for_whom_there_is_no_descriptor) {
+        struct stage s;
+        stage_set(&s, NULL);
+        stage_expect_progress();
+        send_what_lingers(&s, when_descriptors_have_run_out);
+        expect_in(host_log(s.h), "out of descriptors: a connection was turned away; raise LimitNOFILE");
+        descriptors_are_back(host_pid(s.h));
+        raw_close(raw_open(host_socket(s.h)));
+        stage_clear(&s);
+}
+END_TEST
+
+/* One that brings nothing is told why, over and over. */
+START_TEST(P15_a_guest_for_whom_there_is_no_descriptor_is_told) {
+        struct host *h = host_start(NULL);
+        struct tutti *t;
+        seconds_sleep(0.2 * unit_scale()); /* the connection by which it was seen to serve goes */
+        descriptors_run_out(host_pid(h), 0);
+        for (int i = 0; i < 100; i++) {
+                expect_status(tutti_open(host_socket(h), &t), TUTTI_LIMIT);
+                expect_in(tutti_error(), "tuttid has no descriptor left; raise its LimitNOFILE");
+        }
+        descriptors_are_back(host_pid(h));
+        expect_status(tutti_open(host_socket(h), &t), TUTTI_OK);
+        tutti_close(t);
+        host_expect_counters_zero(h);
+        host_stop(h);
 }
 END_TEST
 
@@ -279,6 +319,8 @@ START_TEST(G6_the_overflow_uid_is_turned_away) {
 END_TEST
 
 UNIT_MAIN("hostile-closing", 60, P21_no_way_leads_a_descriptor_that_blocks_to_the_loop,
-        P21_nor_does_one_of_a_guest_who_is_turned_away, P21_nor_does_one_that_the_dead_have_left,
+        P21_nor_does_one_of_a_guest_who_is_turned_away,
+        P21_nor_does_one_of_a_guest_for_whom_there_is_no_descriptor,
+        P15_a_guest_for_whom_there_is_no_descriptor_is_told, P21_nor_does_one_that_the_dead_have_left,
         P21_a_descriptor_that_does_not_close_does_not_keep_tuttid_from_ending,
         P21_the_closer_of_one_user_is_not_anothers, G6_the_overflow_uid_is_turned_away)

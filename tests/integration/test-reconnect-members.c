@@ -468,6 +468,53 @@ START_TEST(M1_who_has_left_is_not_waited_for) {
 }
 END_TEST
 
+static void dispatch_for(struct replica *me, double seconds) {
+        for (double begin = seconds_now(); seconds_now() - begin < seconds; seconds_sleep(0.001))
+                expect_status(tutti_dispatch(me->t), TUTTI_OK);
+}
+
+/* The last one leaves when it alone has come back: the new tuttid has its Join, and waits for the others. */
+static void leave_behind_join(struct replica *me) {
+        struct floats f;
+        const bool leaves = me->rank == 2;
+        replica_open_again(me, RECONNECT);
+        struct tutti_group *g = join(me, "leavers");
+        floats_init(me->t, &f, 100);
+        floats_meet(g, NULL, &f, 1, 3);
+        pause_for_restart(me);
+        if (leaves) {
+                dispatch_for(me, 0.5);
+                expect_status(tutti_leave(g), TUTTI_OK);
+        }
+        replica_say(me, "left");
+        replica_hear(me, "meet");
+        if (leaves)
+                dispatch_for(me, 3 * unit_scale());
+        else
+                floats_meet(g, NULL, &f, 1, 2);
+        end_together(me);
+}
+
+START_TEST(P9_M1_who_leaves_behind_its_join_is_not_there) {
+        struct replica *r[3];
+        struct host *h = host_start(NULL);
+        replicas_spawn(h, 3, leave_behind_join, NULL, r);
+        replicas_expect(r, 3, "met", 10);
+        host_kill9(h);
+        host_start_again(h);
+        replica_tell(r[2], "go on");
+        replicas_expect(&r[2], 1, "left", 10);
+        replicas_tell(r, 2, "go on");
+        replicas_expect(r, 2, "left", 10);
+        replicas_tell(r, 3, "meet");
+        replicas_expect(r, 3, "over", 15);
+        replicas_tell(r, 3, "end");
+        expect_ends(r, 3);
+        host_expect_counters_zero(h);
+        host_stop(h);
+}
+END_TEST
+
 /* --- a tuttid that is drained does not end --- */
 
 static void drain_and_go_on(struct replica *me) {
@@ -502,4 +549,5 @@ UNIT_MAIN("reconnect-members", 120, M1_who_waits_in_vain_is_told_in_time_and_kee
         M1_other_calls_wait_for_tuttid_and_a_restored_group_is_seen,
         M1_the_environment_asks_for_it_in_a_program_that_does_not,
         P6_M1_who_is_busy_is_so_for_the_next_tuttid_too, P9_what_cannot_be_carried_over_is_said,
-        M1_who_has_left_is_not_waited_for, P9_a_drained_tuttid_is_not_waited_for)
+        M1_who_has_left_is_not_waited_for, P9_M1_who_leaves_behind_its_join_is_not_there,
+        P9_a_drained_tuttid_is_not_waited_for)

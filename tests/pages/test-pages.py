@@ -151,7 +151,7 @@ def sources():
     text = ''
     for folder in ('proto', 'daemon', 'client/lib', 'client/ctl', 'client/exporter'):
         for path in sorted(glob.glob(os.path.join(SOURCE, folder, '**', '*.[ch]'), recursive=True)):
-            text += read(path)
+            text += read(path).replace("'\"'", "''")  # a character, which begins no text
     return re.sub(r'"\s*\n\s*"', '', text)
 
 

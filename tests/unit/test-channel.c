@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "base/fd.h"
+#include "descriptors.h"
 #include "unit.h"
 
 static int ends[2];
@@ -195,6 +196,28 @@ static void send_many(int n) {
         close_fds(fds, n);
 }
 
+/* Neither does it break the protocol, nor is the packet lost. */
+START_TEST(P7_descriptors_that_find_no_place_are_missed_and_their_packet_is_whole) {
+        struct packet p;
+        int fds[2];
+        open_pair();
+        make_fds(fds, 2);
+        for (unsigned int n_left = 0; n_left < 3; n_left++) {
+                ck_assert_int_eq(channel_send(ends[0], out, 100, fds, 2), 0);
+                descriptors_run_out(getpid(), n_left);
+                ck_assert_int_eq(channel_receive(ends[1], buf, &p), 1);
+                descriptors_are_back(getpid());
+                ck_assert_uint_eq(p.n_bytes, 100);
+                ck_assert_int_eq(memcmp(buf, out, 100), 0);
+                ck_assert_uint_eq(p.n_fds, n_left);
+                ck_assert_int_eq(p.is_short, n_left < 2);
+                packet_close_fds(&p);
+        }
+        close_fds(fds, 2);
+        close_pair();
+}
+END_TEST
+
 /* P21: none of them is closed on the way, not even when there are as many as can be. */
 START_TEST(too_many_descriptors_are_refused_and_all_are_the_receivers) {
         static const int counts[] = { MAX_PACKET_FDS + 1, MAX_PACKET_FDS + 2, 64, MAX_RECEIVED_FDS };
@@ -278,6 +301,7 @@ UNIT_MAIN("channel", 10, a_packet_arrives_whole_and_alone,
         descriptors_travel_with_their_packet_and_are_close_on_exec, what_was_taken_stays_open,
         nothing_there_and_end_of_file, an_empty_packet_is_an_end_and_its_descriptors_are_the_receivers,
         O3_a_longer_packet_is_refused_and_its_descriptors_are_the_receivers,
+        P7_descriptors_that_find_no_place_are_missed_and_their_packet_is_whole,
         too_many_descriptors_are_refused_and_all_are_the_receivers,
         descriptors_that_lie_unread_in_a_socket_are_seen, a_full_socket_says_later_and_nothing_is_lost,
         sending_to_a_closed_end_is_an_error_and_no_signal,

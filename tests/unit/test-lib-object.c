@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
+#include "descriptors.h"
 #include "lib-server.h"
 #include "lib/object.h"
 #include "lib/work.h"
@@ -188,5 +189,38 @@ START_TEST(what_cannot_be_is_not_believed) {
 }
 END_TEST
 
+/* Its memory comes when this process has no descriptor left for it. */
+static void script_unreceived(struct server *s) {
+        server_greet_and_join(s);
+        answer_make(s, &three_slots, *(const int *)s->arg);
+        expect_release(s, 0, true);
+        answer_make(s, &three_slots, *(const int *)s->arg);
+        server_serve(s);
+}
+
+START_TEST(P7_one_that_cannot_be_received_is_refused_and_given_back_and_nothing_else) {
+        int fd = make_memory();
+        struct server *s = server_start(script_unreceived, &fd);
+        struct tutti *t = client_open(s);
+        struct tutti_group *g = client_join(t, 0, 1);
+        struct tutti_object *o = NULL;
+        struct tutti_object_args args = TUTTI_OBJECT(.name = "sums", .n_bytes = 100);
+        descriptors_run_out(getpid(), 0);
+        ck_assert_int_eq(tutti_object_make(g, &args, &o), TUTTI_LIMIT);
+        ck_assert_msg(strstr(tutti_error(), "the result object \"sums\" could not be received: this process "
+                                            "has no descriptor left (RLIMIT_NOFILE = "),
+                "%s", tutti_error());
+        ck_assert_int_eq(tutti_error_info()->field, TUTTI_FIELD_DESCRIPTOR);
+        descriptors_are_back(getpid());
+        ck_assert_int_eq(tutti_object_make(g, &args, &o), TUTTI_OK);
+        ck_assert_uint_eq(*(const uint32_t *)tutti_object_data(o, 2), 2);
+        ck_assert_int_eq(tutti_barrier(g, NULL), TUTTI_OK);
+        tutti_close(t);
+        server_end(s);
+        close(fd);
+}
+END_TEST
+
 UNIT_MAIN("lib-object", 20, what_is_held_is_given_back_once_and_what_nobody_saw_by_itself,
-        a_refusal_is_the_callers, what_cannot_be_is_not_believed)
+        P7_one_that_cannot_be_received_is_refused_and_given_back_and_nothing_else, a_refusal_is_the_callers,
+        what_cannot_be_is_not_believed)

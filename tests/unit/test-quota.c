@@ -46,6 +46,22 @@ START_TEST(releasing_twice_gives_back_once) {
 }
 END_TEST
 
+START_TEST(what_is_lowered_counts_less_and_is_released_once) {
+        struct quotas *q = make();
+        struct charge a = { 0 };
+        ck_assert_int_eq(quota_charge(q, &a, 1, QUOTA_DESCRIPTORS, 5, NULL), STATUS_OK);
+        charge_lower(&a, 2);
+        ck_assert_uint_eq(quota_used(q, 1, QUOTA_DESCRIPTORS), 2);
+        ck_assert_uint_eq(quota_total(q, QUOTA_DESCRIPTORS), 2);
+        charge_lower(&a, 0);
+        ck_assert_uint_eq(quota_used(q, 1, QUOTA_DESCRIPTORS), 0);
+        ck_assert_uint_eq(quota_users(q), 1); /* it has a charge still, of nothing */
+        charge_release(&a);
+        ck_assert_uint_eq(quota_users(q), 0);
+        quotas_free(q);
+}
+END_TEST
+
 START_TEST(the_limit_can_be_reached_and_not_passed) {
         struct quotas *q = make();
         struct charge all = { 0 }, more = { 0 };
@@ -205,7 +221,8 @@ START_TEST(so_many_refused_users_are_remembered_and_no_more) {
 END_TEST
 
 UNIT_MAIN("quota", 10, a_charge_counts_until_it_is_released, releasing_twice_gives_back_once,
-        the_limit_can_be_reached_and_not_passed, one_user_at_the_limit_is_nobody_elses_matter,
-        the_reserve_lies_beyond_the_limit, a_small_limit_has_a_reserve_of_16, huge_amounts_do_not_wrap,
-        a_user_exists_while_something_is_charged, names_and_limits_are_those_of_the_config,
-        refusals_are_counted_and_outlive_the_charges, so_many_refused_users_are_remembered_and_no_more)
+        what_is_lowered_counts_less_and_is_released_once, the_limit_can_be_reached_and_not_passed,
+        one_user_at_the_limit_is_nobody_elses_matter, the_reserve_lies_beyond_the_limit,
+        a_small_limit_has_a_reserve_of_16, huge_amounts_do_not_wrap, a_user_exists_while_something_is_charged,
+        names_and_limits_are_those_of_the_config, refusals_are_counted_and_outlive_the_charges,
+        so_many_refused_users_are_remembered_and_no_more)

@@ -306,7 +306,8 @@ TUTTI_API enum tutti_status tutti_join(
         struct tutti *t, const struct tutti_join_args *args, struct tutti_group **ret);
 
 /* Leaves in peace: the others go on without. The handle stays, for errors, until tutti_group_free; later
- * calls answer LEFT. */
+ * calls answer LEFT. A new tuttid that the group is being brought back to (`reconnect`) is told when it has
+ * taken it, which waits for the others: if that is not soon, by a later call on the connection. */
 TUTTI_API enum tutti_status tutti_leave(struct tutti_group *g);
 /* Leaves unless that has been done, and frees the handle. NULL is fine. */
 TUTTI_API void tutti_group_free(struct tutti_group *g);
