@@ -9,6 +9,7 @@
 #include "base/fd.h"
 #include "lib-server.h"
 #include "lib/connection.h"
+#include "lib/group.h"
 
 #define RECONNECT    10.0
 #define N_WORKS      600  /* more than a socket holds */
@@ -200,11 +201,13 @@ END_TEST
 
 enum when { WHEN_JOINED, WHEN_TOLD };
 
-/* What server and client say to each other. */
-struct parting {
+/* What server and client say to each other. The answer comes when the client has begun to leave, or late:
+ * when it has done so. */
+struct departure {
         enum when when; /* the client may leave */
         bool is_freed, is_refused, is_late;
         atomic_bool may_leave, has_left, is_over;
+        struct tutti_group *_Atomic group;
 };
 
 static void await(const atomic_bool *what) {
@@ -221,7 +224,7 @@ static void take_submissions(struct server *s) {
         server_take(s, REQUEST_PAGES);
 }
 
-static struct request take_join(struct server *s, struct parting *p) {
+static struct request take_join(struct server *s, struct departure *p) {
         struct request r;
         do
                 CHECK(server_take_any(s, &r));
@@ -243,7 +246,7 @@ static void answer_join(struct server *s, const struct request *r, bool is_refus
 }
 
 static void serve_parting(struct server *s) {
-        struct parting *p = s->arg;
+        struct departure *p = s->arg;
         struct request r;
         server_greet_and_join(s);
         take_submissions(s);
@@ -252,8 +255,7 @@ static void serve_parting(struct server *s) {
                 usleep(200000); /* it has left, as a rule, before more is read */
         }
         r = take_join(s, p);
-        if (p->is_late)
-                await(&p->has_left);
+        await(p->is_late ? &p->has_left : &atomic_load(&p->group)->has_left);
         answer_join(s, &r, p->is_refused);
         if (!p->is_refused) {
                 r = server_take(s, REQUEST_LEAVE);
@@ -267,7 +269,7 @@ static void serve_parting(struct server *s) {
 
 static void *dispatch_until_over(void *arg) {
         struct tutti *t = ((void **)arg)[0];
-        struct parting *p = ((void **)arg)[1];
+        struct departure *p = ((void **)arg)[1];
         for (int i = 0; i < 5000 && !atomic_load(&p->is_over); i++) {
                 ck_assert_int_eq(tutti_dispatch(t), TUTTI_OK);
                 usleep(1000);
@@ -283,7 +285,7 @@ static void start_works(struct tutti_group *g, struct tutti_work **works) {
         }
 }
 
-static void leave(struct tutti_group *g, struct parting *p) {
+static void leave(struct tutti_group *g, struct departure *p) {
         await(&p->may_leave);
         if (p->is_freed)
                 tutti_group_free(g);
@@ -292,13 +294,14 @@ static void leave(struct tutti_group *g, struct parting *p) {
         atomic_store(&p->has_left, true);
 }
 
-static void part(struct parting *p) {
+static void part(struct departure *p) {
         static struct tutti_work *works[N_LONG_WORKS];
         pthread_t other;
         struct server *s = server_start(serve_parting, p);
         struct tutti *t = open_with(s, RECONNECT);
         struct tutti_group *g = client_join(t, 0, 2);
         void *both[] = { t, p };
+        atomic_store(&p->group, g);
         start_works(g, works);
         ck_assert_int_eq(pthread_create(&other, NULL, dispatch_until_over, both), 0);
         leave(g, p);
@@ -313,32 +316,32 @@ static void part(struct parting *p) {
 }
 
 START_TEST(P9_who_leaves_behind_its_join_leaves_when_that_is_answered) {
-        part(&(struct parting){ .when = WHEN_JOINED });
-        part(&(struct parting){ .when = WHEN_JOINED, .is_late = true });
+        part(&(struct departure){ .when = WHEN_JOINED });
+        part(&(struct departure){ .when = WHEN_JOINED, .is_late = true });
 }
 END_TEST
 
 START_TEST(P9_who_frees_its_group_behind_its_join_leaves_all_the_same) {
-        part(&(struct parting){ .when = WHEN_JOINED, .is_freed = true });
-        part(&(struct parting){ .when = WHEN_JOINED, .is_freed = true, .is_late = true });
+        part(&(struct departure){ .when = WHEN_JOINED, .is_freed = true });
+        part(&(struct departure){ .when = WHEN_JOINED, .is_freed = true, .is_late = true });
 }
 END_TEST
 
 START_TEST(P9_who_leaves_behind_pages_joins_and_leaves_or_they_would_be_anothers) {
-        part(&(struct parting){ .when = WHEN_TOLD, .is_late = true });
-        part(&(struct parting){ .when = WHEN_TOLD, .is_late = true, .is_freed = true });
+        part(&(struct departure){ .when = WHEN_TOLD, .is_late = true });
+        part(&(struct departure){ .when = WHEN_TOLD, .is_late = true, .is_freed = true });
 }
 END_TEST
 
 START_TEST(P9_who_leaves_behind_a_join_that_is_refused_has_nothing_to_leave) {
-        part(&(struct parting){ .when = WHEN_JOINED, .is_late = true, .is_refused = true });
-        part(&(struct parting){ .when = WHEN_JOINED, .is_freed = true, .is_refused = true });
+        part(&(struct departure){ .when = WHEN_JOINED, .is_late = true, .is_refused = true });
+        part(&(struct departure){ .when = WHEN_JOINED, .is_freed = true, .is_refused = true });
 }
 END_TEST
 
 /* The tuttid that was to make it a member ends before it has. */
 static void end_before_the_answer(struct server *s) {
-        struct parting *p = s->arg;
+        struct departure *p = s->arg;
         struct request r;
         server_greet_and_join(s);
         take_submissions(s);
@@ -352,7 +355,7 @@ static void end_before_the_answer(struct server *s) {
         ck_assert(!server_take_any(s, &r));
 }
 
-static void part_twice(struct parting *p) {
+static void part_twice(struct departure *p) {
         static struct tutti_work *works[N_LONG_WORKS];
         struct server *s = server_start(end_before_the_answer, p);
         struct tutti *t = open_with(s, RECONNECT);
@@ -370,8 +373,8 @@ static void part_twice(struct parting *p) {
 }
 
 START_TEST(P9_who_has_left_does_not_come_back_to_the_next_but_one) {
-        part_twice(&(struct parting){ .when = WHEN_JOINED });
-        part_twice(&(struct parting){ .when = WHEN_JOINED, .is_freed = true });
+        part_twice(&(struct departure){ .when = WHEN_JOINED });
+        part_twice(&(struct departure){ .when = WHEN_JOINED, .is_freed = true });
 }
 END_TEST
 
