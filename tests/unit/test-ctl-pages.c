@@ -1,5 +1,6 @@
 /* The pages of tuttictl as people read them, and the exit codes that go with them. */
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 #include "ctl.h"
 #include "ctl-answers.h"
@@ -174,6 +175,60 @@ START_TEST(groups_show_their_replicas) {
                          "  R1     pid ?  alive, busy: loading data  train.py\n"
                          "  R2     has not joined\n"
                          "ended    old/run  epoch 1  0 of 2  on_death=fail  5 done  0 bytes\n");
+}
+END_TEST
+
+START_TEST(P5_status_and_health_name_whom_a_group_does_without) {
+        struct tutti_row rows[] = {
+                { .type = TUTTI_ROW_GROUP,
+                        .group = { .job = "sh",
+                                .group = "s",
+                                .world_size = 12,
+                                .n_alive = 2,
+                                .epoch = 1,
+                                .n_done = 10,
+                                .on_death = TUTTI_SHRINK,
+                                .age_ns = S } },
+                MEMBER("s", "", "", .rank = 0),
+                MEMBER("s", "", "", .rank = 1),
+                MEMBER("s", "", "", .rank = 2),
+                MEMBER("s", "", "", .rank = 3),
+                MEMBER("s", "", "", .rank = 4),
+                MEMBER("s", "", "", .rank = 5),
+                MEMBER("s", "", "", .rank = 6),
+                MEMBER("s", "", "", .rank = 7),
+                MEMBER("s", "", "", .rank = 8),
+                MEMBER("s", "", "", .rank = 9),
+        };
+        struct tutti_answer a = ANSWER(rows);
+        const struct health_view v = { &a, &a, &empty };
+        struct sheet s;
+
+        for (uint32_t i = 1; i < a.n_rows; i++) {
+                rows[i].member.job = "sh";
+                rows[i].member.last_key = "";
+                rows[i].member.pid = 10 + i;
+        }
+        rows[3].member.lost = 1;
+        rows[3].member.loss = TUTTI_DIED;
+        rows[3].member.lost_age_ns = 12 * S;
+        sheet_open(&s);
+        status_print(&(struct status_view){ &a, &a }, &s.page);
+        sheet_expect(&s, "\n"
+                         "ok       sh/s  2 of 12  lost: R2 (pid 13, died 12.0 s ago)  10 ops/s  0 bytes/s\n");
+        sheet_open(&s);
+        health_print(&v, &s.page);
+        sheet_expect(&s, "well     \n"
+                         "note     sh/s goes on with 2 of 12; lost: R2 (pid 13, died 12.0 s ago)\n");
+        for (uint32_t i = 2; i < a.n_rows; i++) {
+                rows[i].member.lost = 1;
+                rows[i].member.lost_age_ns = S;
+        }
+        struct line l = { 0 };
+        ck_assert_uint_eq(line_add_losses(&l, &a, &rows[0].group, " lost:"), 9);
+        ck_assert_ptr_nonnull(strstr(l.s, " R8 "));
+        ck_assert_ptr_null(strstr(l.s, " R9 "));
+        ck_assert_ptr_nonnull(strstr(l.s, " and 1 more"));
 }
 END_TEST
 
@@ -366,7 +421,8 @@ END_TEST
 UNIT_MAIN("ctl-pages", 10, P5_status_and_groups_show_who_waits_for_a_new_epoch,
         status_shows_who_is_missing_first, status_is_stalled_while_a_group_is, status_of_nothing_says_so,
         status_names_missing_ranks_without_report_too, groups_show_their_replicas,
-        health_lists_the_worst_first, one_that_has_left_may_stop, health_exits_by_the_worst_finding,
-        stats_show_who_comes_last_C4, quota_marks_what_is_nearly_used_up_P18,
-        quota_marks_begin_at_nine_tenths_P18, quota_tells_how_often_it_refused_P18, quota_of_nothing_says_so,
-        dump_tells_the_story, dump_of_nothing_says_so)
+        P5_status_and_health_name_whom_a_group_does_without, health_lists_the_worst_first,
+        one_that_has_left_may_stop, health_exits_by_the_worst_finding, stats_show_who_comes_last_C4,
+        quota_marks_what_is_nearly_used_up_P18, quota_marks_begin_at_nine_tenths_P18,
+        quota_tells_how_often_it_refused_P18, quota_of_nothing_says_so, dump_tells_the_story,
+        dump_of_nothing_says_so)
