@@ -258,6 +258,8 @@ static void member_init(struct member *m, struct circle *c, const struct join *j
                 .has_default_timeout = join->ask.has_default_timeout,
                 .default_timeout_ns = join->ask.default_timeout_ns,
         };
+        if (join->process)
+                text_copy(m->process, sizeof(m->process), join->process);
         alarm_init(&m->busy_end);
         list_init(&m->outcome_link);
         list_init(&m->session_link);

@@ -165,9 +165,10 @@ START_TEST(zsh_is_told_the_same) {
                 snprintf(text, sizeof(text), "\n        %s) _arguments '--help'", commands[i]);
                 ck_assert_msg(strstr(p.out, text) != NULL, "%s has no arguments", commands[i]);
         }
-        ck_assert_ptr_nonnull(strstr(p.out, "trace) _arguments '--help' '--json' '--svg' '--last:N:' "
-                                            "'--socket:PATH:_files' '--user:UID:' "
-                                            "':group:_tuttictl_groups' ;;"));
+        ck_assert_ptr_nonnull(
+                strstr(p.out, "trace) _arguments '--help' '--json' '--svg' '--last:N:' '--epoch:N:' "
+                              "'--socket:PATH:_files' '--user:UID:' "
+                              "':group:_tuttictl_groups' ;;"));
         ck_assert_ptr_nonnull(strstr(p.out, " '--prefix:value:(auto all none)'"));
         program_deinit(&p);
         if (access("/usr/bin/zsh", X_OK) < 0 && access("/bin/zsh", X_OK) < 0) {

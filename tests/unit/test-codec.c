@@ -172,7 +172,9 @@ START_TEST(abort_busy_and_query) {
                 .group = "train",
                 .has_user = true,
                 .user = 1000,
-                .devices = "GPU:0,GPU:1" };
+                .devices = "GPU:0,GPU:1",
+                .epoch = UINT64_MAX,
+                .ended_members = true };
         back = pass_request(&r);
         SAME(&r.query, &back.query, what);
         SAME(&r.query, &back.query, has_user);
@@ -180,6 +182,8 @@ START_TEST(abort_busy_and_query) {
         SAME_STR(&r.query, &back.query, job);
         SAME_STR(&r.query, &back.query, group);
         SAME_STR(&r.query, &back.query, devices);
+        SAME(&r.query, &back.query, epoch);
+        SAME(&r.query, &back.query, ended_members);
 }
 END_TEST
 
@@ -543,6 +547,8 @@ START_TEST(the_corpus_holds_one_packet_of_each_kind) {
                 "abort", (struct request){ .type = REQUEST_ABORT, .abort = { 1, true, key_of("x"), "NaN" } });
         check_seed_request("query",
                 (struct request){ .type = REQUEST_QUERY, .query = { WHAT_DUMP, "dp", "", false, 0 } });
+        check_seed_request("query_epoch",
+                (struct request){ .type = REQUEST_QUERY, .query = { WHAT_DUMP, "dp", "", .epoch = 2 } });
         check_seed_request("query_plan", (struct request){ .type = REQUEST_QUERY,
                                                  .query = { .what = WHAT_PLAN,
                                                          .job = "",
