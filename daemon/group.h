@@ -102,6 +102,7 @@ struct group {
         struct rankset formed; /* the conductor's: who was alive when the epoch began */
         bool is_stalled;       /* its oldest meeting is older than stall_warn */
         bool is_restored;      /* its members have carried it over from the tuttid before */
+        bool brief_record;     /* of no interest once it has ended */
         struct alarm join_deadline, stall;
         struct list outcome_link;
         struct charge charge, memory;

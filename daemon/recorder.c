@@ -18,6 +18,7 @@ struct recording {
         uint32_t uid, world_size;
         char job[MAX_NAME_BYTES], name[MAX_NAME_BYTES], secret[MAX_SECRET_BYTES];
         enum on_death on_death;
+        bool is_brief;
         uint64_t first_epoch, epoch, n_done, n_failed, n_bytes;
         uint64_t n_dropped; /* records that are not there any more, or never were */
         uint64_t n_gone;    /* of these, those that once were */
@@ -113,7 +114,7 @@ static struct recording *find_recording(const struct recorder *r, uint64_t group
 }
 
 static bool is_kept(const struct recording *rec) {
-        return rec && rec->ring.n_records > 0;
+        return rec && rec->ring.n_records > 0 && !rec->is_brief;
 }
 
 bool recorder_keeps(const struct recorder *r, uint64_t group_id) {
@@ -133,6 +134,7 @@ static struct recording *make_recording(struct recorder *r, const struct group *
                 .uid = g->uid,
                 .world_size = g->world_size,
                 .on_death = g->on_death,
+                .is_brief = g->brief_record,
         };
         text_copy(rec->job, sizeof(rec->job), g->job);
         text_copy(rec->name, sizeof(rec->name), g->name);
@@ -144,13 +146,14 @@ static struct recording *make_recording(struct recorder *r, const struct group *
         return take_pointer(rec);
 }
 
-/* Charges `amount` more; what ended groups of the same user hold goes first. */
+/* Charges `amount` more; what ended groups of the same user hold goes first, unless this one is not worth it.
+ */
 static bool charge_recording(struct recorder *r, struct recording *rec, uint64_t amount) {
         struct charge *charge = &rec->charges[rec->n_charges];
         enum status status;
         do
                 status = quota_charge(r->quotas, charge, rec->uid, QUOTA_RECORDER_BYTES, amount, &r->refusal);
-        while (status == STATUS_QUOTA && free_oldest_ended(r, rec->uid, rec));
+        while (status == STATUS_QUOTA && !rec->is_brief && free_oldest_ended(r, rec->uid, rec));
         if (status != STATUS_OK)
                 return false;
         rec->n_charges++;

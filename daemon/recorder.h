@@ -5,7 +5,8 @@
  * fewer than 4,096 are kept, and that is said), charged to the group's uid (QUOTA_RECORDER_BYTES; at the
  * limit the ring stops growing and its oldest records go). The record of an ended group stays, with who its
  * members were at its end, until its bytes are needed by the same user, or until 64 ended groups of that user
- * are kept; the one that ended first goes first. Loop thread; times are arguments.
+ * are kept; the one that ended first goes first. A group whose record is to be brief leaves none, and takes
+ * nobody else's bytes. Loop thread; times are arguments.
  *
  * Records of one name are told apart by the epochs that they tell of: a group that is made anew goes on
  * behind the last one of the newest record there is. */

@@ -97,6 +97,7 @@ static void circle_init(struct circle *c, const struct join *join, uint64_t now_
         g->state = GROUP_FORMING;
         g->on_death = effective_on_death(&join->ask);
         g->on_leave = effective_on_leave(&join->ask);
+        g->brief_record = join->ask.brief_record;
         g->created_ns = now_ns;
         g->lost_rank = -1;
         c->deadline_rank = -1;

@@ -153,7 +153,7 @@ struct msg_join {
         uint64_t join_timeout_ns;
         enum on_death on_death;
         enum on_leave on_leave;
-        bool has_default_timeout;
+        bool has_default_timeout, brief_record;
         uint64_t default_timeout_ns;
         uint64_t resume_epoch, resume_number; /* epoch 0: a new membership */
         struct rankset resume_members, resume_lost;

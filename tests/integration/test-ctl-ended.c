@@ -313,8 +313,51 @@ START_TEST(members_of_ended_groups_are_told_to_who_asks_for_them) {
 }
 END_TEST
 
+/* --- diag --- */
+
+#define N_DIAGS 70 /* more than ended groups of a user are kept */
+
+static void be_diag(struct replica *me) {
+        struct tutti *t = replica_open(me);
+
+        for (int i = 0; i < N_DIAGS; i++) {
+                char job[32];
+                struct tutti_group *g;
+                snprintf(job, sizeof(job), "diag-%d", i);
+                expect_status(tutti_join(t,
+                                      &TUTTI_JOIN(.job = job, .group = "loopback", .rank = (int32_t)me->rank,
+                                              .world_size = (int32_t)me->n, .brief_record = 1),
+                                      &g),
+                        TUTTI_OK);
+                expect_status(tutti_barrier(g, "x"), TUTTI_OK);
+                tutti_group_free(g);
+        }
+}
+
+/* Of the trainers' nothing is touched: their flight records stay. */
+START_TEST(diag_pushes_no_record_of_a_trainer_out) {
+        struct host *h = host_start(NULL);
+        struct program p;
+
+        (void)let_it_crash(h);
+        run_replicas(h, 2, be_diag, NULL);
+        host_expect_sessions(h, 0);
+        ASK(h, &p, 0, "dump", "train");
+        expect_in(p.out, "\"crash/1\"");
+        program_deinit(&p);
+        ASK(h, &p, 0, "diag", "--level", "2");
+        program_deinit(&p);
+        host_expect_sessions(h, 0);
+        ASK(h, &p, 0, "groups");
+        expect_not_in(p.out, "diag");
+        expect_in(p.out, "ended    test/train  ");
+        program_deinit(&p);
+        host_stop(h);
+}
+END_TEST
+
 UNIT_MAIN("ctl-ended", 60, C8_the_record_of_a_crash_is_read_when_the_job_runs_again,
         L1_the_dump_names_the_replicas_that_its_record_is_of,
         L1_who_the_replicas_of_an_ended_group_were_is_told,
         an_ended_group_answers_with_what_is_known_or_says_so,
-        members_of_ended_groups_are_told_to_who_asks_for_them)
+        members_of_ended_groups_are_told_to_who_asks_for_them, diag_pushes_no_record_of_a_trainer_out)

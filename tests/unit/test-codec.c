@@ -34,7 +34,8 @@ START_TEST(join) {
                 .on_death = ON_DEATH_SHRINK,
                 .on_leave = ON_LEAVE_ZERO_FILL,
                 .has_default_timeout = true,
-                .default_timeout_ns = 7 };
+                .default_timeout_ns = 7,
+                .brief_record = true };
         struct request back = pass_request(&r);
         SAME_STR(&r.join, &back.join, job);
         SAME_STR(&r.join, &back.join, group);
@@ -46,6 +47,7 @@ START_TEST(join) {
         SAME(&r.join, &back.join, on_leave);
         SAME(&r.join, &back.join, has_default_timeout);
         SAME(&r.join, &back.join, default_timeout_ns);
+        SAME(&r.join, &back.join, brief_record);
 }
 END_TEST
 

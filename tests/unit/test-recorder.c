@@ -472,6 +472,29 @@ START_TEST(C8_records_of_one_name_are_told_apart_by_their_epochs) {
 }
 END_TEST
 
+/* It neither counts among those that have ended, nor has bytes that another one had. */
+START_TEST(a_brief_record_takes_the_place_of_none) {
+        struct made *old = made_new(1, UID, "old", 2);
+        open_recorder(128 * KIB);
+        add_many(old, 0, 3);
+        end_with(old, two_members, 2);
+        for (uint64_t id = 2; id < 72; id++) {
+                struct made *brief = made_new(id, UID, "brief", 2);
+                brief->group.brief_record = true;
+                add_many(brief, 0, 3000);
+                ck_assert_ptr_nonnull(find("old"));
+                ck_assert_ptr_eq(find("brief"), recorder_find_group(recorder, id));
+                ck_assert(!recorder_keeps(recorder, id));
+                end_with(brief, two_members, 2);
+                ck_assert_ptr_null(find("brief"));
+                made_free(brief);
+        }
+        ck_assert_uint_eq(count_records(find("old"), 2), 3);
+        close_recorder();
+        made_free(old);
+}
+END_TEST
+
 static void add_ended(uint64_t id, uint32_t uid, const char *name) {
         struct made *made = made_new(id, uid, name, 2);
         add_many(made, 0, 1);
@@ -639,6 +662,7 @@ UNIT_MAIN("recorder", 20, a_record_says_all_that_was, a_ring_doubles_as_it_fills
         short_memory_loses_records_and_nothing_else, a_recorder_that_cannot_be_made_says_so,
         C8_the_record_of_a_killed_replica_survives, ended_groups_are_listed, L1_who_the_members_were_is_kept,
         P18_members_are_charged_and_go_where_bytes_are_short,
-        C8_records_of_one_name_are_told_apart_by_their_epochs, ended_groups_go_when_their_bytes_are_needed,
-        at_most_64_ended_groups_of_a_user_are_kept, the_newest_of_a_name_is_found,
-        a_cursor_survives_what_is_added, random_collectives_are_the_end_of_a_list)
+        C8_records_of_one_name_are_told_apart_by_their_epochs, a_brief_record_takes_the_place_of_none,
+        ended_groups_go_when_their_bytes_are_needed, at_most_64_ended_groups_of_a_user_are_kept,
+        the_newest_of_a_name_is_found, a_cursor_survives_what_is_added,
+        random_collectives_are_the_end_of_a_list)
