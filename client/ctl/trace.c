@@ -190,8 +190,9 @@ const struct command command_trace = {
                 "\n"
                 "A row for each replica: late (after the first came), wait (for the last), then the run.\n"
                 "The replica that keeps the others waiting is the one that is late and never waits.\n"
-                "Of the last 1,000 collectives, unless --last says how many; --epoch reads an older\n"
-                "record, as in `dump`.\n"
+                "The run ends with the results of all: when each replica collected its own is not known\n"
+                "to tuttid. Of the last 1,000 collectives, unless --last says how many; --epoch reads an\n"
+                "older record, as in `dump`.\n"
                 "\n"
                 "JOB/ may be left out where only one job has a group of that name.\n",
         .operand = CTL_OPERAND_REQUIRED,
