@@ -319,6 +319,8 @@ void conductor_tell_ended(struct conductor *c);
 bool conductor_has_ended(const struct conductor *c);
 /* A new epoch has begun: its members are told so, behind what has ended before it. */
 void conductor_tell_formed(struct conductor *c, struct group *g);
+/* The group is over: what is to be told of it later goes into its record. conductor-rows.c */
+void conductor_end_record(struct conductor *c, const struct group *g);
 void conductor_formed(struct conductor *c, struct group *g);
 /* Fills in what only the host knows of the replicas in an error: alive, stopped, dead. */
 void conductor_probe(struct conductor *c, const struct group *g, uint32_t n, struct replica_report *reports);

@@ -5,6 +5,7 @@
  * the session is not read; who asks again and again waits for himself alone. */
 #include "conductor-rows.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -130,13 +131,38 @@ static bool write_groups_histograms(struct row_writer *w, struct query *q) {
         return write_each(w, q, write_histograms);
 }
 
+/* How its members were at its end. */
+static bool write_ended_members(struct row_writer *w, struct query *q, const struct recording *rec) {
+        struct row_member member;
+        while (q->ended_members) {
+                if (writer_is_tired(w))
+                        return false;
+                if (!recording_next_member(rec, &q->member_cursor, w->conductor->now_ns, &member))
+                        break;
+                writer_add(w, ROW_MEMBER, 0)->member = member;
+        }
+        return true;
+}
+
+/* In the order in which they ended: `q->group_id` is the number of the last that is written. */
 static bool write_ended_groups(struct row_writer *w, struct query *q) {
+        struct recorder *r = w->conductor->house.recorder;
         struct row_group group;
         struct recording *at = NULL;
-        while ((at = recorder_next_ended(
-                        w->conductor->house.recorder, &w->session->viewer, at, w->conductor->now_ns, &group)))
-                if (query_names(q, group.job, group.group))
+        while ((at = recorder_next_ended(r, &w->session->viewer, at, w->conductor->now_ns, &group))) {
+                if (recording_number(at) <= q->group_id || !query_names(q, group.job, group.group))
+                        continue;
+                if (writer_is_tired(w))
+                        return false;
+                if (q->recording != recording_number(at)) {
                         writer_add(w, ROW_GROUP, 0)->group = group;
+                        q->recording = recording_number(at);
+                        q->member_cursor = 0;
+                }
+                if (!write_ended_members(w, q, at))
+                        return false;
+                q->group_id = recording_number(at);
+        }
         return true;
 }
 
@@ -183,10 +209,9 @@ static bool next_record(struct query *q, struct recording *rec, struct row_recor
 /* A recording that has gone meanwhile ends its dump. What began after the question is no part of the answer:
  * all ages count back from one moment, so that the records of one dump can be laid beside each other. */
 static bool write_dump(struct row_writer *w, struct query *q) {
-        struct conductor *c = w->conductor;
-        struct recording *rec = recorder_find(c->house.recorder, &w->session->viewer, q->job, q->group);
+        struct recording *rec = recorder_find_group(w->conductor->house.recorder, q->recording);
         struct row_record record;
-        if (!rec || q->recording != recording_group(rec)) {
+        if (!rec) {
                 note_missed(q, q->at.number, q->end);
                 return true;
         }
@@ -201,7 +226,8 @@ static bool write_dump(struct row_writer *w, struct query *q) {
 }
 
 static bool write_dump_end(struct row_writer *w, struct query *q) {
-        writer_add(w, ROW_DUMP, 0)->dump = (struct row_dump){ .missed = q->n_missed };
+        q->dump.missed = q->n_missed;
+        writer_add(w, ROW_DUMP, 0)->dump = q->dump;
         return true;
 }
 
@@ -235,9 +261,12 @@ static bool knows_group(const struct conductor *c, const struct session *s, cons
 }
 
 static enum status refuse_unknown_group(const struct query *q, struct error *err) {
+        char epoch[48] = "";
+        if (q->epoch)
+                snprintf(epoch, sizeof(epoch), "epoch %" PRIu64 " of ", q->epoch);
         return error_set(err, STATUS_NOT_FOUND, FIELD_GROUP,
-                "no record of a group \"%s/%s\" of %s; `tuttictl groups` lists them", q->job, q->group,
-                q->has_user ? "that user" : "yours");
+                "no record of %sa group \"%s/%s\" of %s; `tuttictl groups` lists them", epoch, q->job,
+                q->group, q->has_user ? "that user" : "yours");
 }
 
 static enum status query_check(
@@ -250,7 +279,7 @@ static enum status query_check(
                         "tuttid %s cannot answer this question", TUTTI_VERSION);
         if (q->group[0] != '\0' && !knows_group(c, s, q))
                 return refuse_unknown_group(q, err);
-        if (q->what == WHAT_DUMP && !recorder_find(c->house.recorder, &s->viewer, q->job, q->group))
+        if (q->what == WHAT_DUMP && !recorder_find(c->house.recorder, &s->viewer, q->job, q->group, q->epoch))
                 return refuse_unknown_group(q, err);
         return STATUS_OK;
 }
@@ -374,6 +403,8 @@ static struct query *query_new(
         q->request = request;
         q->what = ask->what;
         q->has_user = ask->has_user;
+        q->epoch = ask->what == WHAT_DUMP ? ask->epoch : RECORDER_NEWEST;
+        q->ended_members = ask->ended_members;
         q->asked_ns = now_ns;
         snprintf(q->job, sizeof(q->job), "%s", ask->job);
         snprintf(q->group, sizeof(q->group), "%s", ask->group);
@@ -382,8 +413,10 @@ static struct query *query_new(
 
 /* The recording is there. */
 static void begin_dump(const struct conductor *c, const struct session *s, struct query *q) {
-        const struct recording *rec = recorder_find(c->house.recorder, &s->viewer, q->job, q->group);
+        const struct recording *rec =
+                recorder_find(c->house.recorder, &s->viewer, q->job, q->group, q->epoch);
         q->recording = recording_group(rec);
+        q->dump = recording_describe(rec);
         q->at = recording_begin(rec);
         q->end = recording_end(rec);
 }

@@ -116,12 +116,14 @@ static void conductor_handle_pages(struct conductor *c, struct session *s, const
 static void conductor_handle_join(struct conductor *c, struct session *s, const struct request *r) {
         struct viewer self = { .uid = s->uid };
         viewer_show(&self, r->join.secret);
-        const struct recording *before = recorder_find(c->house.recorder, &self, r->join.job, r->join.group);
+        const struct recording *before =
+                recorder_find(c->house.recorder, &self, r->join.job, r->join.group, RECORDER_NEWEST);
         struct join join = { .session = s->id,
                 .request = r->request,
                 .uid = s->uid,
                 .pid = s->pid,
-                .last_epoch = before ? recording_epoch(before) : 0,
+                .process = s->process,
+                .last_epoch = before ? recording_last_epoch(before) : 0,
                 .makes_no_group = c->drained_by[0] != '\0',
                 .ask = r->join };
         error_init(&c->error, STATUS_OK);

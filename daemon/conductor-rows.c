@@ -1,8 +1,10 @@
 /* The rows of an answer: one function for each kind, which asks the rooms. */
 #include "conductor-rows.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "base/cleanup.h"
 #include "base/log.h"
 
 #define MAX_PENDING_ROWS 16 /* of a group: the oldest */
@@ -178,8 +180,8 @@ static enum process_state member_state(const struct conductor *c, const struct m
 }
 
 /* A rank that nobody has taken yet: all that there is to say is its number. */
-static void write_absent(struct row_writer *w, const struct group *g, uint32_t rank) {
-        writer_add(w, ROW_MEMBER, 0)->member = (struct row_member){ .job = g->job,
+static struct row_member absent_member(const struct group *g, uint32_t rank) {
+        return (struct row_member){ .job = g->job,
                 .group = g->name,
                 .process = "",
                 .busy = "",
@@ -190,18 +192,15 @@ static void write_absent(struct row_writer *w, const struct group *g, uint32_t r
                 .state = PROCESS_ABSENT };
 }
 
-static void write_member(struct row_writer *w, const struct member *m) {
-        struct conductor *c = w->conductor;
-        const struct session *s = session_find(c->house.sessions, m->session);
-        struct row *row = writer_add(w, ROW_MEMBER, 0);
+static struct row_member taken_member(struct conductor *c, const struct member *m) {
         bool is_gone = m->state == MEMBER_LOST || m->state == MEMBER_LEFT;
-        row->member = (struct row_member){ .job = m->group->job,
+        return (struct row_member){ .job = m->group->job,
                 .group = m->group->name,
-                .process = s ? s->process : "",
+                .process = m->process,
                 .busy = m->busy,
                 .why = m->why,
                 .waits = wish_of(m),
-                .waits_age_ns = m->reform ? w->conductor->now_ns - m->reform->since_ns : 0,
+                .waits_age_ns = m->reform ? c->now_ns - m->reform->since_ns : 0,
                 .rank = m->rank,
                 .pid = m->pid,
                 .uid = m->group->uid,
@@ -214,10 +213,19 @@ static void write_member(struct row_writer *w, const struct member *m) {
                 .loss = m->loss,
                 /* Never 0 of one that is gone: by this alone readers know of one that has left. */
                 .lost_age_ns = is_gone ? c->now_ns - m->lost_ns + 1 : 0 };
+}
+
+void fill_member(struct conductor *c, const struct group *g, uint32_t rank, struct row_member *ret) {
+        const struct member *m = &g->members[rank];
+        const struct session *s = session_find(c->house.sessions, m->session);
+        if (m->state == MEMBER_ABSENT) {
+                *ret = absent_member(g, rank);
+                return;
+        }
+        *ret = taken_member(c, m);
         if (s)
-                row->member.n_buffers =
-                        buffers_count_session(c->house.buffers, s->id, &row->member.mapped_bytes);
-        stats_fill_member(c->house.stats, m, &row->member);
+                ret->n_buffers = buffers_count_session(c->house.buffers, s->id, &ret->mapped_bytes);
+        stats_fill_member(c->house.stats, m, ret);
 }
 
 /* A thousand of them: `q->rank` is where it goes on. */
@@ -225,10 +233,7 @@ bool write_members(struct row_writer *w, struct query *q, const struct group *g)
         for (; q->rank < g->world_size; q->rank++) {
                 if (writer_is_tired(w))
                         return false;
-                if (g->members[q->rank].state == MEMBER_ABSENT)
-                        write_absent(w, g, q->rank);
-                else
-                        write_member(w, &g->members[q->rank]);
+                fill_member(w->conductor, g, q->rank, &writer_add(w, ROW_MEMBER, 0)->member);
         }
         return true;
 }
@@ -385,4 +390,21 @@ void write_record(struct row_writer *w, const struct row_record *record) {
         if (record->n_arrivals > 0)
                 memcpy(arrivals, record->arrival_ns, record->n_arrivals * sizeof(*arrivals));
         row->record.arrival_ns = arrivals;
+}
+
+void conductor_end_record(struct conductor *c, const struct group *g) {
+        struct recorder_end end = { .group = g->id, .now_ns = c->now_ns };
+        struct row_group row = { 0 };
+        CLEANUP_FREE struct row_member *members = NULL;
+        if (recorder_keeps(c->house.recorder, g->id)) {
+                members = calloc(g->world_size, sizeof(*members));
+                c->work += g->world_size;
+                stats_fill_group(c->house.stats, g, &row);
+        }
+        for (uint32_t rank = 0; members && rank < g->world_size; rank++)
+                fill_member(c, g, rank, &members[rank]);
+        end.n_bytes = row.bytes;
+        end.members = members;
+        end.n_members = members ? g->world_size : 0;
+        recorder_end_group(c->house.recorder, &end);
 }

@@ -22,7 +22,11 @@ struct query {
         uint64_t group_id;       /* in this part: groups up to this one are written */
         uint32_t rank;           /* of the next group: ranks below this one are written */
         struct told told;        /* the buffers before this are written */
-        uint64_t recording;      /* which one is dumped */
+        uint64_t epoch;          /* WHAT_DUMP: which record; 0: the newest one */
+        bool ended_members;      /* WHAT_GROUPS */
+        uint64_t recording;      /* which one is dumped; of ended groups, whose members are under way */
+        uint64_t member_cursor;  /* in these */
+        struct row_dump dump;    /* WHAT_DUMP: what is told at its end */
         struct record_cursor at; /* in it */
         uint64_t end;            /* the number behind the last record that was there when it was asked */
         uint64_t n_missed, n_missed_here; /* of those: gone before they were told; behind the one told last */
@@ -50,6 +54,9 @@ struct row *writer_add(struct row_writer *w, enum row_type type, size_t bytes);
 void writer_pass(struct row_writer *w);
 /* It has written enough for this turn. */
 bool writer_is_tired(const struct row_writer *w);
+
+/* All that is to be known of who has this rank. What *ret points to lives as long as the group. */
+void fill_member(struct conductor *c, const struct group *g, uint32_t rank, struct row_member *ret);
 
 /* Each writes its rows: all (true), or as many as it may, and will go on. */
 bool write_daemon(struct row_writer *w, struct query *q);

@@ -349,7 +349,7 @@ void conductor_settle_outcome(struct conductor *c) {
                 conductor_report_stall(c, list_entry(it, struct group, outcome_link));
         while ((it = list_take_first(&o->over))) {
                 struct group *g = list_entry(it, struct group, outcome_link);
-                recorder_end_group(c->house.recorder, g->id, c->now_ns);
+                conductor_end_record(c, g);
                 stats_end_group(c->house.stats, g->id);
                 rendezvous_forget(c->house.rendezvous, g);
         }

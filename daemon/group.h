@@ -51,6 +51,8 @@ struct reform {
         struct list outcome_link;
 };
 
+#define MAX_PROCESS_BYTES 32
+
 /* One membership. Its id is never reused. All zero but the state (MEMBER_ABSENT) until its rank is taken; who
  * takes the rank of one that is gone takes its place here. */
 struct member {
@@ -58,7 +60,8 @@ struct member {
         uint64_t join_request; /* what Joined answers: its join, or the call that formed the group anew */
         uint64_t first_epoch;  /* its first; 0 while it is JOINING */
         struct group *group;
-        uint32_t rank, pid; /* pid as tuttid sees it; 0: not visible */
+        uint32_t rank, pid;              /* pid as tuttid sees it; 0: not visible */
+        char process[MAX_PROCESS_BYTES]; /* the program's name, as it says; kept after its end */
         enum member_state state;
         enum loss loss;
         char why[96];     /* of an ejection or disconnection, for people */
@@ -99,6 +102,7 @@ struct group {
         struct rankset formed; /* the conductor's: who was alive when the epoch began */
         bool is_stalled;       /* its oldest meeting is older than stall_warn */
         bool is_restored;      /* its members have carried it over from the tuttid before */
+        bool brief_record;     /* of no interest once it has ended */
         struct alarm join_deadline, stall;
         struct list outcome_link;
         struct charge charge, memory;

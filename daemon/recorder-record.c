@@ -160,3 +160,75 @@ void record_read(
         get_set(&r, &ret->have);
         get_arrivals(&r, arrivals, ret);
 }
+
+/* --- a member --- */
+
+/* With the 0 behind it, so that it need not be copied to be read. */
+static void put_text(struct writer *w, const char *text) {
+        size_t n = strnlen(text, MAX_MEMBER_TEXT - 1);
+        put(w, n);
+        memcpy(w->at, text, n);
+        w->at[n] = '\0';
+        w->at += n + 1;
+}
+
+static const char *get_text(struct reader *r) {
+        size_t n = get(r);
+        const char *text = (const char *)r->at;
+        r->at += n + 1;
+        return text;
+}
+
+/* 0: never. */
+static void put_age(struct writer *w, uint64_t now_ns, uint64_t age_ns) {
+        put(w, age_ns ? since(now_ns, age_ns) + 1 : 0);
+}
+
+/* Not 0 of what has been, so that readers know. */
+static uint64_t get_age(struct reader *r, uint64_t now_ns) {
+        uint64_t then = get(r);
+        return then ? since(now_ns, then - 1) + !since(now_ns, then - 1) : 0;
+}
+
+size_t member_write(const struct row_member *m, uint64_t now_ns, uint8_t bytes[MAX_MEMBER_BYTES]) {
+        struct writer w = { .at = bytes };
+        put(&w, m->rank);
+        put(&w, m->pid);
+        put(&w, m->state);
+        put(&w, m->lost ? (uint64_t)m->loss + 1 : 0);
+        put_age(&w, now_ns, m->lost_age_ns);
+        put(&w, m->n_submitted);
+        put(&w, m->n_last);
+        put(&w, m->n_joint);
+        put(&w, m->lateness_p50_ns);
+        put(&w, m->lateness_p99_ns);
+        put_text(&w, m->process);
+        put_text(&w, m->why);
+        put_age(&w, now_ns, m->has_last ? m->last_age_ns + !m->last_age_ns : 0);
+        if (m->has_last)
+                put_key(&w, &m->last_key);
+        return (size_t)(w.at - bytes);
+}
+
+size_t member_read(const uint8_t *bytes, uint64_t now_ns, struct row_member *ret) {
+        struct reader r = { .at = bytes };
+        ret->rank = (uint32_t)get(&r);
+        ret->pid = (uint32_t)get(&r);
+        ret->state = (enum process_state)get(&r);
+        uint64_t loss = get(&r);
+        ret->lost = loss > 0;
+        ret->loss = loss ? (enum loss)(loss - 1) : LOSS_UNSPECIFIED;
+        ret->lost_age_ns = get_age(&r, now_ns);
+        ret->n_submitted = get(&r);
+        ret->n_last = get(&r);
+        ret->n_joint = get(&r);
+        ret->lateness_p50_ns = get(&r);
+        ret->lateness_p99_ns = get(&r);
+        ret->process = get_text(&r);
+        ret->why = get_text(&r);
+        ret->last_age_ns = get_age(&r, now_ns);
+        ret->has_last = ret->last_age_ns > 0;
+        if (ret->has_last)
+                get_key(&r, &ret->last_key);
+        return (size_t)(r.at - bytes);
+}

@@ -97,6 +97,7 @@ static void circle_init(struct circle *c, const struct join *join, uint64_t now_
         g->state = GROUP_FORMING;
         g->on_death = effective_on_death(&join->ask);
         g->on_leave = effective_on_leave(&join->ask);
+        g->brief_record = join->ask.brief_record;
         g->created_ns = now_ns;
         g->lost_rank = -1;
         c->deadline_rank = -1;
@@ -258,6 +259,8 @@ static void member_init(struct member *m, struct circle *c, const struct join *j
                 .has_default_timeout = join->ask.has_default_timeout,
                 .default_timeout_ns = join->ask.default_timeout_ns,
         };
+        if (join->process)
+                text_copy(m->process, sizeof(m->process), join->process);
         alarm_init(&m->busy_end);
         list_init(&m->outcome_link);
         list_init(&m->session_link);

@@ -186,9 +186,10 @@ void rendezvous_free(struct rendezvous *r);
 struct join {
         uint64_t session, request;
         uint32_t uid, pid;
+        const char *process;   /* the program's name; NULL: not known */
         uint64_t last_epoch;   /* that is remembered of a group of this name which has ended; 0: none */
         bool makes_no_group;   /* tuttid is drained: DRAINING where there is none of this name */
-        struct msg_join ask;   /* strings may go after the call */
+        struct msg_join ask;   /* strings, also `process`, may go after the call */
         struct resume *resume; /* not NULL: no new membership, but one of an epoch under the tuttid before.
                                   Taken over when the join is OK */
 };

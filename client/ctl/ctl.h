@@ -32,6 +32,7 @@ enum ctl_takes {
         CTL_TAKES_DRAIN = 16, /* --undo, --wait */
         CTL_TAKES_REASON = 32,
         CTL_TAKES_LEVEL = 64,
+        CTL_TAKES_EPOCH = 128,
 };
 
 struct query;

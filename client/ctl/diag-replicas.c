@@ -35,7 +35,7 @@ static void be_replica(
         snprintf(job, sizeof(job), "tuttictl-diag-%ld", (long)getppid());
         const struct tutti_join_args join = TUTTI_JOIN(.job = job, .group = "loopback",
                 .rank = (int32_t)me->rank, .world_size = (int32_t)me->n, .join_timeout = PATIENCE_S,
-                .default_timeout = PATIENCE_S, .secret = "");
+                .default_timeout = PATIENCE_S, .secret = "", .brief_record = 1);
         if (tutti_open(d->socket, &me->t) != TUTTI_OK || tutti_join(me->t, &join, &me->g) != TUTTI_OK) {
                 snprintf(why, 256, "%s", tutti_error());
                 _exit(1);

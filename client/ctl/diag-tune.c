@@ -113,7 +113,7 @@ static int replica(const struct diag_tune_ask *ask, const struct gpus *gpus, con
         if (tutti_cuda_buffer_alloc(t, ask->up_to_bytes, &p.b) != TUTTI_OK)
                 return say_failed(p.rank, "no device memory");
         const struct tutti_join_args args = TUTTI_JOIN(.group = "tune", .job = job, .rank = (int32_t)p.rank,
-                .world_size = (int32_t)n, .join_timeout = 60);
+                .world_size = (int32_t)n, .join_timeout = 60, .brief_record = 1);
         if (tutti_join(t, &args, &p.g) != TUTTI_OK)
                 return say_failed(p.rank, "no group");
         bool is_well = play(&p, ask->up_to_bytes, out);

@@ -87,6 +87,20 @@ static void print_record(
         print_times(r, page);
 }
 
+const struct tutti_row_dump *dump_about(const struct dump_view *v) {
+        const struct tutti_row *row = rows_next(v->records, TUTTI_ROW_DUMP, NULL);
+
+        return row && row->dump.last_epoch ? &row->dump : NULL;
+}
+
+void dump_put_about(json_t **j, const struct dump_view *v) {
+        const struct tutti_row_dump *about = dump_about(v);
+
+        json_put(j, "first_epoch", about ? json_count(about->first_epoch) : json_null());
+        json_put(j, "last_epoch", about ? json_count(about->last_epoch) : json_null());
+        json_put(j, "ended", about ? json_boolean(about->ended) : json_null());
+}
+
 /* How many records had gone before the oldest of this answer. */
 uint64_t dump_dropped(const struct tutti_answer *records) {
         const struct tutti_row *row = rows_next(records, TUTTI_ROW_RECORD, NULL);
@@ -124,7 +138,10 @@ static void print_head(const struct dump_view *v, const struct page *page) {
         while ((row = rows_next(v->records, TUTTI_ROW_RECORD, row)))
                 n++;
         line_add_group(&l, v->job, v->group);
-        line_add(&l, " on %s: %s collective%s", v->host, count(n).s, n == 1 ? "" : "s");
+        line_add(&l, " on %s", v->host);
+        if (v->life && v->life->ended)
+                line_add(&l, ", ended %s ago", duration(v->life->age_ns).s);
+        line_add(&l, ": %s collective%s", count(n).s, n == 1 ? "" : "s");
         if (dropped)
                 line_add(&l, "; %s older ones were dropped", count(dropped).s);
         if (dump_missed(v->records, &missed) && missed)
@@ -135,10 +152,48 @@ static void print_head(const struct dump_view *v, const struct page *page) {
         page_wrap(page, 0, 2, l.s);
 }
 
+/* Another life of the group, with a record that this page does not show. */
+static bool is_other(const struct dump_view *v, const struct tutti_row_group *g) {
+        return g != v->life && (g->ended || g->n_done + g->n_failed > 0);
+}
+
+static void print_others(const struct dump_view *v, const struct page *page) {
+        const struct tutti_row *row = NULL;
+        struct line l = { 0 };
+
+        while ((row = rows_next_of(v->groups, TUTTI_ROW_GROUP, v->job, v->group, row)))
+                if (is_other(v, &row->group))
+                        line_add(&l, "%s--epoch %" PRIu64,
+                                l.used ? ", " : "other records of this name: ", row->group.epoch);
+        if (l.used)
+                page_wrap(page, 0, 2, l.s);
+}
+
+/* Who the replicas of an ended group were; of one that is there, those that are gone. */
+static void print_members(const struct dump_view *v, const struct page *page) {
+        const struct tutti_row *row = NULL;
+
+        while (v->life && (row = rows_next_member(v->groups, v->life, row)))
+                if (v->life->ended || member_is_gone(&row->member))
+                        member_print(&row->member, page);
+}
+
+static json_t *others_json(const struct dump_view *v) {
+        json_t *array = json_array();
+        const struct tutti_row *row = NULL;
+
+        while ((row = rows_next_of(v->groups, TUTTI_ROW_GROUP, v->job, v->group, row)))
+                if (is_other(v, &row->group))
+                        json_add(&array, json_count(row->group.epoch));
+        return array;
+}
+
 void dump_print(const struct dump_view *v, const struct page *page) {
         const struct tutti_row *row = NULL;
 
         print_head(v, page);
+        print_others(v, page);
+        print_members(v, page);
         if (!rows_next(v->records, TUTTI_ROW_RECORD, NULL))
                 return;
         fprintf(page->out, ROW_FORMAT "status\n", "time", "key", "kind and op", "value");
@@ -174,7 +229,7 @@ json_t *dump_json(const struct dump_view *v) {
         json_t *j = json_object(), *records = json_array(), *members = json_array();
         const struct tutti_row *row = NULL;
 
-        while ((row = rows_next_of(v->groups, TUTTI_ROW_MEMBER, v->job, v->group, row)))
+        while (v->life && (row = rows_next_member(v->groups, v->life, row)))
                 json_add(&members, json_member(&row->member));
         while ((row = rows_next(v->records, TUTTI_ROW_RECORD, row)))
                 json_add(&records, record_json(v, &row->record));
@@ -183,6 +238,8 @@ json_t *dump_json(const struct dump_view *v) {
         json_put(&j, "taken_unix_ns", json_count(v->taken_ns));
         json_put(&j, "job", json_text(v->job));
         json_put(&j, "group", json_text(v->group));
+        dump_put_about(&j, v);
+        json_put(&j, "other_epochs", others_json(v));
         json_put(&j, "dropped", json_count(dump_dropped(v->records)));
         json_put(&j, "missed", dump_missed_json(v->records));
         json_put(&j, "shortened", json_boolean(is_shortened(v->records)));
@@ -205,19 +262,23 @@ void dump_answer_deinit(struct dump_answer *d) {
 
 int dump_ask(struct query *q, struct dump_answer *d) {
         const struct tutti_row_group *g;
-        int r = query_ask(q, TUTTI_ADMIN_GROUPS, NULL, NULL, &d->groups);
+        int r = query_ask_group(q, &d->groups, &g);
 
-        if (r == 0)
-                r = query_find_group(q, d->groups, &g);
-        uint64_t taken_ns = unix_ns(); /* ages count back from when tuttid hears the question */
-        if (r == 0)
-                r = query_ask(q, TUTTI_ADMIN_DUMP, g->job, g->group, &d->records);
         if (r != 0)
                 return r;
+        uint64_t taken_ns = unix_ns(); /* ages count back from when tuttid hears the question */
+        enum tutti_status status = tutti_admin_ask_about(q->t,
+                &TUTTI_ADMIN_QUESTION(.what = TUTTI_ADMIN_DUMP, .job = g->job, .group = g->group,
+                        .epoch = q->epoch),
+                &d->records);
+        if (status != TUTTI_OK)
+                return query_report(q, status);
         if (gethostname(d->host, sizeof(d->host)) < 0)
                 strcpy(d->host, "?");
         d->host[sizeof(d->host) - 1] = '\0';
-        d->view = (struct dump_view){ d->records, d->groups, g->job, g->group, d->host, taken_ns };
+        d->view = (struct dump_view){ d->records, d->groups, g->job, g->group, d->host, taken_ns, g };
+        if (dump_about(&d->view))
+                d->view.life = rows_find_life(d->groups, g->job, g->group, dump_about(&d->view));
         return 0;
 }
 
@@ -235,7 +296,7 @@ static int dump_query(struct query *q) {
 
 const struct command command_dump = {
         .name = "dump",
-        .usage = "dump [--json] [--socket PATH] [--user UID] JOB/GROUP",
+        .usage = "dump [--epoch N] [--json] [--socket PATH] [--user UID] JOB/GROUP",
         .summary = "the flight recorder of a group: its last 4,096 collectives",
         .help = "For each collective: when its first half came, its key, kind, op and value, and how it\n"
                 "ended; then how long it waited for the last half and ran, who is guilty where it\n"
@@ -243,7 +304,12 @@ const struct command command_dump = {
                 "Collectives of a fast group that are overwritten while they are told are counted, where\n"
                 "they are missing and in the head.\n"
                 "\n"
+                "A job that was started again under its name goes on counting epochs: --epoch reads the\n"
+                "record that tells of that one, as `groups` names it. Without it: of the group that is\n"
+                "there, else of the one that ended last.\n"
+                "\n"
                 "JOB/ may be left out where only one job has a group of that name.\n",
         .operand = CTL_OPERAND_REQUIRED,
+        .takes = CTL_TAKES_EPOCH,
         .query = dump_query,
 };

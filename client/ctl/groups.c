@@ -1,6 +1,7 @@
 /* Who the replicas are. */
 #include "views.h"
 
+#include <inttypes.h>
 #include "json.h"
 #include "query.h"
 #include "rows.h"
@@ -24,7 +25,11 @@ static void print_group(const struct tutti_row_group *g, const struct page *page
         struct line l = { 0 };
 
         line_add_group(&l, g->job, g->group);
-        line_add(&l, "  epoch %llu  %u of %u", (unsigned long long)g->epoch, g->n_alive, g->world_size);
+        line_add(&l, "  epoch %" PRIu64, g->epoch);
+        if (g->ended)
+                line_add(&l, "  %s ago  world of %u", duration(g->age_ns).s, g->world_size);
+        else
+                line_add(&l, "  %u of %u", g->n_alive, g->world_size);
         line_add(&l, "  on_death=%s", g->on_death == TUTTI_SHRINK ? "shrink" : "fail");
         line_add(&l, "  %s done", count(g->n_done).s);
         if (g->n_failed)
@@ -38,6 +43,28 @@ static void print_group(const struct tutti_row_group *g, const struct page *page
         if (!g->ended)
                 line_add(&l, "  since %s", duration(g->age_ns).s);
         page_label(page, tone_of(g), state_of(g), 9);
+        page_wrap(page, 9, 9, l.s);
+}
+
+/* `dump` alone shows another life of this group. */
+static bool is_hidden(const struct tutti_answer *groups, const struct tutti_row *row) {
+        const struct tutti_row *other = NULL;
+
+        while ((other = rows_next_of(groups, TUTTI_ROW_GROUP, row->group.job, row->group.group, other)))
+                if (row->group.ended && (!other->group.ended || other > row))
+                        return true;
+        return false;
+}
+
+static void print_hint(
+        const struct tutti_answer *groups, const struct tutti_row *row, const struct page *page) {
+        struct line l = { 0 };
+
+        if (!is_hidden(groups, row))
+                return;
+        line_add_dump(&l, "dump", &row->group);
+        line_add(&l, " reads its record");
+        fprintf(page->out, "%*s", 9, "");
         page_wrap(page, 9, 9, l.s);
 }
 
@@ -66,7 +93,46 @@ static void line_add_state(struct line *l, const struct tutti_row_member *m) {
         }
 }
 
-static void print_member(const struct tutti_row_member *m, const struct page *page) {
+void line_add_ended(struct line *l, const struct tutti_row_group *g) {
+        line_add_group(l, g->job, g->group);
+        line_add(l, " (epoch %" PRIu64 ") has ended, %s ago: %s done", g->epoch, duration(g->age_ns).s,
+                count(g->n_done).s);
+        if (g->n_failed)
+                line_add(l, ", %s failed", count(g->n_failed).s);
+        line_add(l, ", %s", bytes_text(g->bytes).s);
+}
+
+void line_add_dump(struct line *l, const char *verb, const struct tutti_row_group *g) {
+        line_add(l, "`tuttictl %s --epoch %" PRIu64 " ", verb, g->epoch);
+        line_add_group(l, g->job, g->group);
+        line_add(l, "`");
+}
+
+void print_dump_hint(const char *verb, const struct tutti_row_group *g, const struct page *page) {
+        struct line l = { 0 };
+
+        line_add_dump(&l, verb, g);
+        fputs("  ", page->out);
+        page_wrap(page, 2, 2, l.s);
+}
+
+json_t *json_ended(const struct tutti_row_group *g) {
+        json_t *j = json_object();
+        struct line text = { 0 };
+
+        line_add_ended(&text, g);
+        json_put(&j, "job", json_text(g->job));
+        json_put(&j, "group", json_text(g->group));
+        json_put(&j, "epoch", json_count(g->epoch));
+        json_put(&j, "ended_age_ns", json_count(g->age_ns));
+        json_put(&j, "done", json_count(g->n_done));
+        json_put(&j, "failed", json_count(g->n_failed));
+        json_put(&j, "bytes", json_count(g->bytes));
+        json_put(&j, "text", json_text(text.s));
+        return j;
+}
+
+void member_print(const struct tutti_row_member *m, const struct page *page) {
         char rank[16];
         struct line l = { 0 };
         bool is_away =
@@ -101,12 +167,10 @@ void groups_print(const struct tutti_answer *groups, const struct page *page) {
                 fprintf(page->out, "No groups of yours.\n");
         while ((row = rows_next(groups, TUTTI_ROW_GROUP, row))) {
                 print_group(&row->group, page);
-                if (row->group.ended)
-                        continue;
+                print_hint(groups, row, page);
                 member = NULL;
-                while ((member = rows_next_of(
-                                groups, TUTTI_ROW_MEMBER, row->group.job, row->group.group, member)))
-                        print_member(&member->member, page);
+                while ((member = rows_next_member(groups, &row->group, member)))
+                        member_print(&member->member, page);
         }
 }
 
@@ -118,8 +182,7 @@ json_t *groups_json(const struct tutti_answer *groups) {
                 json_t *group = json_group(&row->group), *members = json_array();
 
                 member = NULL;
-                while (!row->group.ended && (member = rows_next_of(groups, TUTTI_ROW_MEMBER, row->group.job,
-                                                     row->group.group, member)))
+                while ((member = rows_next_member(groups, &row->group, member)))
                         json_add(&members, json_member(&member->member));
                 json_put(&group, "members", members);
                 json_add(&array, group);
@@ -129,22 +192,15 @@ json_t *groups_json(const struct tutti_answer *groups) {
 }
 
 static int groups_query(struct query *q) {
-        _cleanup_answer_ struct tutti_answer *all = NULL, *one = NULL;
-        const struct tutti_answer *shown;
+        _cleanup_answer_ struct tutti_answer *groups = NULL;
         const struct tutti_row_group *g;
-        int r = query_ask(q, TUTTI_ADMIN_GROUPS, NULL, NULL, &all);
+        int r = q->operand ? query_ask_group(q, &groups, &g) : query_ask_groups(q, &groups);
 
-        if (r == 0 && q->operand) {
-                r = query_find_group(q, all, &g);
-                if (r == 0)
-                        r = query_ask(q, TUTTI_ADMIN_GROUPS, g->job, g->group, &one);
-        }
         if (r != 0)
                 return r;
-        shown = one ? one : all;
         if (q->json)
-                return query_put_json(q, groups_json(shown), CTL_WELL);
-        groups_print(shown, &q->page);
+                return query_put_json(q, groups_json(groups), CTL_WELL);
+        groups_print(groups, &q->page);
         return CTL_WELL;
 }
 
@@ -152,7 +208,10 @@ const struct command command_groups = {
         .name = "groups",
         .usage = "groups [--json] [--socket PATH] [--user UID] [JOB/GROUP]",
         .summary = "the groups and their replicas, also ended groups whose record is kept",
-        .help = "JOB/ may be left out where only one job has a group of that name.\n",
+        .help = "Of an ended group: how its replicas were at its end, and when a newer one has its name,\n"
+                "with which --epoch `dump` and `trace` read its record.\n"
+                "\n"
+                "JOB/ may be left out where only one job has a group of that name.\n",
         .operand = CTL_OPERAND_OPTIONAL,
         .query = groups_query,
 };

@@ -50,12 +50,25 @@ static void describe_stall(const struct tutti_row_pending *p, struct finding *re
                 line_add_who(&ret->text, p);
 }
 
+/* A group that goes on without a replica does as it was told. */
+static bool find_losses(const struct health_view *v, const struct tutti_row_group *g, struct finding *ret) {
+        ret->level = HEALTH_NOTE;
+        ret->what = "group";
+        ret->job = g->job;
+        ret->group = g->group;
+        line_add_group(&ret->text, g->job, g->group);
+        line_add(&ret->text, " goes on with %u of %u", g->n_alive, g->world_size);
+        return !g->forming && line_add_losses(&ret->text, v->stats, g, "; lost:") > 0;
+}
+
 static bool find_in_group(const struct health_view *v, const struct tutti_row_group *g, struct finding *ret) {
         const struct status_view status = { v->status, v->stats };
         const struct tutti_row_pending *oldest = status_oldest(&status, g);
         bool is_stalled = status_is_stalled(&status, g);
 
-        if (g->ended || !(is_stalled || g->failed))
+        if (!g->ended && !is_stalled && !g->failed)
+                return find_losses(v, g, ret);
+        if (g->ended)
                 return false;
         ret->level = is_stalled ? HEALTH_STALLED : HEALTH_WARNING;
         ret->what = "group";
@@ -264,7 +277,8 @@ const struct command command_health = {
         .name = "health",
         .usage = "health [--json] [--socket PATH] [--user UID]",
         .summary = "one line for each thing that is wrong, and an exit code for probes",
-        .help = "A fallback is a note: it is listed and changes nothing.\n"
+        .help = "A fallback, or a replica that its group does without, is a note: it is listed and\n"
+                "changes nothing.\n"
                 "\n"
                 "Exit: 0 well, 1 warning or stalled, 2 failing, 3 tuttid cannot be asked, 77 not allowed.\n",
         .query = health_query,

@@ -14,6 +14,7 @@ static const struct option long_options[] = {
         { "user", required_argument, NULL, 'u' },
         { "svg", no_argument, NULL, 'v' },
         { "last", required_argument, NULL, 'n' },
+        { "epoch", required_argument, NULL, 'e' },
         { "interval", required_argument, NULL, 'i' },
         { "undo", no_argument, NULL, 'U' },
         { "wait", no_argument, NULL, 'w' },
@@ -45,6 +46,19 @@ static int read_last(struct query *q, const char *text) {
                 return command_misused(
                         q->command, "--last takes a number of collectives from 1 on, not %s", text);
         q->last = (uint32_t)n;
+        return -1;
+}
+
+/* -1: go on; else the exit code. */
+static int read_epoch(struct query *q, const char *text) {
+        char *end;
+
+        errno = 0;
+        unsigned long long n = strtoull(text, &end, 10);
+        if (*end || !isdigit((unsigned char)*text) || errno || n < 1)
+                return command_misused(
+                        q->command, "--epoch takes the number of an epoch from 1 on, not %s", text);
+        q->epoch = n;
         return -1;
 }
 
@@ -84,6 +98,8 @@ static int read_option(struct query *q, int c, char **argv) {
                 q->svg = true;
         else if (c == 'n' && takes & CTL_TAKES_LAST)
                 return read_last(q, optarg);
+        else if (c == 'e' && takes & CTL_TAKES_EPOCH)
+                return read_epoch(q, optarg);
         else if (c == 'i' && takes & CTL_TAKES_INTERVAL)
                 return read_interval(q, optarg);
         else if (c == 'U' && takes & CTL_TAKES_DRAIN)
@@ -166,6 +182,19 @@ int query_ask(struct query *q, enum tutti_admin_what what, const char *job, cons
         return status == TUTTI_OK ? 0 : query_report(q, status);
 }
 
+static int ask_groups(struct query *q, const char *job, const char *group, struct tutti_answer **ret) {
+        enum tutti_status status = tutti_admin_ask_about(q->t,
+                &TUTTI_ADMIN_QUESTION(.what = TUTTI_ADMIN_GROUPS, .job = job, .group = group,
+                        .ended_members = 1),
+                ret);
+
+        return status == TUTTI_OK ? 0 : query_report(q, status);
+}
+
+int query_ask_groups(struct query *q, struct tutti_answer **ret) {
+        return ask_groups(q, NULL, NULL, ret);
+}
+
 #define LISTED 8
 
 static void add_candidates(struct line *l, const struct tutti_answer *groups, const char *name) {
@@ -202,6 +231,18 @@ int query_find_group(struct query *q, const struct tutti_answer *groups, const s
                 return report(q, "INVALID", text.s, CTL_WARNING);
         }
         return CTL_WARNING;
+}
+
+/* Which group is meant is found without the members of all that have ended. */
+int query_ask_group(struct query *q, struct tutti_answer **ret, const struct tutti_row_group **ret_group) {
+        _cleanup_answer_ struct tutti_answer *all = NULL;
+        int r = query_ask(q, TUTTI_ADMIN_GROUPS, NULL, NULL, &all);
+
+        if (r == 0)
+                r = query_find_group(q, all, ret_group);
+        if (r == 0)
+                r = ask_groups(q, (*ret_group)->job, (*ret_group)->group, ret);
+        return r == 0 ? query_find_group(q, *ret, ret_group) : r;
 }
 
 int query_put_json(struct query *q, json_t *root, int exit_code) {

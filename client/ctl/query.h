@@ -14,6 +14,7 @@ struct query {
         bool json, svg, has_user, undo, wait;
         uint32_t user;        /* whose things are asked about */
         uint32_t last;        /* 0: not given */
+        uint64_t epoch;       /* 0: not given */
         uint64_t interval_ns; /* 0: not given */
         unsigned int level;   /* 0: not given */
         struct tutti *t;
@@ -33,6 +34,11 @@ int query_refused(struct query *q, enum tutti_status status);
  * returned. */
 int query_ask(struct query *q, enum tutti_admin_what what, const char *job, const char *group,
         struct tutti_answer **ret);
+
+/* The same of all groups, also with the members of those that have ended. */
+int query_ask_groups(struct query *q, struct tutti_answer **ret);
+/* The same of the one that the operand names: all its lives in *ret, and in *ret_group the newest of them. */
+int query_ask_group(struct query *q, struct tutti_answer **ret, const struct tutti_row_group **ret_group);
 
 /* Resolves the operand among the groups of `groups`. 0 or, reported, CTL_WARNING. */
 int query_find_group(struct query *q, const struct tutti_answer *groups, const struct tutti_row_group **ret);

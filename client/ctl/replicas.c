@@ -48,54 +48,83 @@ static void print_replica(const struct tutti_row_member *m, const struct page *p
                 m->n_buffers ? bytes_text(m->mapped_bytes).s : "-", key.used ? "  " : "", key.s);
 }
 
-void replicas_print(const struct tutti_answer *groups, const struct page *page) {
+static const struct tutti_row *next_replica(const struct tutti_answer *groups,
+        const struct tutti_row_group *ended, const struct tutti_row *after) {
+        if (ended)
+                return rows_next_member(groups, ended, after);
+        do
+                after = rows_next(groups, TUTTI_ROW_MEMBER, after);
+        while (after && after->member.ended_epoch);
+        return after;
+}
+
+static void print_none(const struct tutti_row_group *ended, const struct page *page) {
+        if (!ended) {
+                fprintf(page->out, "No replicas of yours.\n");
+                return;
+        }
+        fprintf(page->out, "Who its replicas were is not known any more. What it did:\n");
+        print_dump_hint("dump", ended, page);
+}
+
+static void print_ended(const struct tutti_row_group *ended, const struct page *page) {
+        struct line l = { 0 };
+
+        line_add_ended(&l, ended);
+        page_wrap(page, 0, 2, l.s);
+}
+
+void replicas_print(
+        const struct tutti_answer *groups, const struct tutti_row_group *ended, const struct page *page) {
         const struct tutti_row *row = NULL;
 
-        if (!rows_next(groups, TUTTI_ROW_MEMBER, NULL)) {
-                fprintf(page->out, "No replicas of yours.\n");
+        if (ended)
+                print_ended(ended, page);
+        if (!next_replica(groups, ended, NULL)) {
+                print_none(ended, page);
                 return;
         }
         fprintf(page->out, "%-*s" ROW_FORMAT "\n", NAME_COLUMNS, "replica", "pid", "state", "finished",
                 "late p50", "last", "mapped");
-        while ((row = rows_next(groups, TUTTI_ROW_MEMBER, row)))
+        while ((row = next_replica(groups, ended, row)))
                 if (is_in_trouble(&row->member))
                         print_replica(&row->member, page);
-        while ((row = rows_next(groups, TUTTI_ROW_MEMBER, row)))
+        while ((row = next_replica(groups, ended, row)))
                 if (!is_in_trouble(&row->member))
                         print_replica(&row->member, page);
 }
 
-json_t *replicas_json(const struct tutti_answer *groups) {
+json_t *replicas_json(const struct tutti_answer *groups, const struct tutti_row_group *ended) {
         json_t *j = json_object(), *array = json_array();
         const struct tutti_row *row = NULL;
 
-        while ((row = rows_next(groups, TUTTI_ROW_MEMBER, row))) {
+        while ((row = next_replica(groups, ended, row))) {
                 json_t *replica = json_member(&row->member);
 
                 json_put(&replica, "job", json_text(row->member.job));
                 json_put(&replica, "group", json_text(row->member.group));
                 json_add(&array, replica);
         }
+        json_put(&j, "ended", ended ? json_ended(ended) : json_null());
         json_put(&j, "replicas", array);
         return j;
 }
 
 static int replicas_query(struct query *q) {
-        _cleanup_answer_ struct tutti_answer *all = NULL, *one = NULL;
-        const struct tutti_row_group *g;
-        int r = query_ask(q, TUTTI_ADMIN_GROUPS, NULL, NULL, &all);
+        _cleanup_answer_ struct tutti_answer *groups = NULL;
+        const struct tutti_row_group *g = NULL;
+        int r = q->operand ? query_ask_group(q, &groups, &g)
+                           : query_ask(q, TUTTI_ADMIN_GROUPS, NULL, NULL, &groups);
 
-        if (r == 0 && q->operand) {
-                r = query_find_group(q, all, &g);
-                if (r == 0)
-                        r = query_ask(q, TUTTI_ADMIN_GROUPS, g->job, g->group, &one);
-        }
         if (r != 0)
                 return r;
+        if (g && !g->ended)
+                g = NULL;
+        r = g && !rows_next_member(groups, g, NULL) ? CTL_WARNING : CTL_WELL;
         if (q->json)
-                return query_put_json(q, replicas_json(one ? one : all), CTL_WELL);
-        replicas_print(one ? one : all, &q->page);
-        return CTL_WELL;
+                return query_put_json(q, replicas_json(groups, g), r);
+        replicas_print(groups, g, &q->page);
+        return r;
 }
 
 const struct command command_replicas = {
@@ -107,7 +136,9 @@ const struct command command_replicas = {
                 "last      in how many of its collectives it came last\n"
                 "mapped    the memory of its connection that tuttid maps\n"
                 "\n"
-                "Replicas that are lost or stopped come first. JOB/ may be left out where only one job\n"
+                "Replicas that are lost or stopped come first. Of a group that has ended, where it is\n"
+                "named: how they were at its end. Exit: 1 when that is not known any more. JOB/ may be left "
+                "out where only one job\n"
                 "has a group of that name.\n",
         .operand = CTL_OPERAND_OPTIONAL,
         .query = replicas_query,

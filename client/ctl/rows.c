@@ -71,6 +71,36 @@ const struct tutti_row *rows_next_of(const struct tutti_answer *a, enum tutti_ro
         return after;
 }
 
+const struct tutti_row *rows_next_member(
+        const struct tutti_answer *a, const struct tutti_row_group *g, const struct tutti_row *after) {
+        uint64_t ended_epoch = g->ended ? g->epoch : 0;
+
+        do
+                after = rows_next_of(a, TUTTI_ROW_MEMBER, g->job, g->group, after);
+        while (after && after->member.ended_epoch != ended_epoch);
+        return after;
+}
+
+static bool is_life(const struct tutti_row_group *g, const struct tutti_row_dump *about) {
+        if (about->ended)
+                return g->ended && g->epoch == about->last_epoch;
+        return !g->ended;
+}
+
+const struct tutti_row_group *rows_find_life(const struct tutti_answer *groups, const char *job,
+        const char *group, const struct tutti_row_dump *about) {
+        const struct tutti_row_group *found = NULL;
+        const struct tutti_row *row = NULL;
+
+        while (about && (row = rows_next_of(groups, TUTTI_ROW_GROUP, job, group, row))) {
+                if (is_life(&row->group, about))
+                        return &row->group;
+                if (!row->group.ended && row->group.epoch >= about->last_epoch)
+                        found = &row->group;
+        }
+        return found;
+}
+
 bool rows_is_first_of(const struct tutti_answer *a, enum tutti_row_type type, const struct tutti_row *row) {
         return rows_next_of(a, type, row_job(row), row_group(row), NULL) == row;
 }
@@ -126,6 +156,17 @@ static const struct tutti_row_group *find_full(const struct tutti_answer *groups
         return found;
 }
 
+/* Those that have ended stand behind the one that is there, in the order of their ends. */
+static const struct tutti_row_group *newest_life(
+        const struct tutti_answer *groups, const struct tutti_row_group *g) {
+        const struct tutti_row *row = NULL;
+
+        while (g->ended && (row = rows_next_of(groups, TUTTI_ROW_GROUP, g->job, g->group, row)))
+                if (row->group.ended && &row->group > g)
+                        g = &row->group;
+        return g;
+}
+
 enum name_match rows_match_name(
         const struct tutti_answer *groups, const char *name, const struct tutti_row_group **ret) {
         const struct tutti_row_group *found = find_full(groups, name);
@@ -140,7 +181,7 @@ enum name_match rows_match_name(
         while (row && (row = rows_next(groups, TUTTI_ROW_GROUP, row)))
                 if (strcmp(row->group.group, name) == 0 && !is_same_group(&row->group, found))
                         return NAME_AMBIGUOUS;
-        *ret = found;
+        *ret = newest_life(groups, found);
         return NAME_FOUND;
 }
 

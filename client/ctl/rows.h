@@ -12,6 +12,15 @@ const struct tutti_row *rows_next(
 const struct tutti_row *rows_next_of(const struct tutti_answer *a, enum tutti_row_type type, const char *job,
         const char *group, const struct tutti_row *after);
 
+/* The next MEMBER row of this life of a group: of the one that is there, or of one that has ended. */
+const struct tutti_row *rows_next_member(
+        const struct tutti_answer *a, const struct tutti_row_group *g, const struct tutti_row *after);
+
+/* The GROUP row of the life of this group that a record is of; also one that has ended since the rows were
+ * told. Each life begins behind the last epoch of the one before. NULL: there is none, or `about` is. */
+const struct tutti_row_group *rows_find_life(const struct tutti_answer *groups, const char *job,
+        const char *group, const struct tutti_row_dump *about);
+
 /* The first of its group among the rows of this type? */
 bool rows_is_first_of(const struct tutti_answer *a, enum tutti_row_type type, const struct tutti_row *row);
 
@@ -36,8 +45,9 @@ bool quota_is_near(const struct tutti_row_quota *q);
 
 enum name_match { NAME_FOUND, NAME_ABSENT, NAME_AMBIGUOUS };
 
-/* Finds the group that a person means by "JOB/GROUP", or by "GROUP" where only one job has it. Names are
- * compared with the groups there are, so that slashes in either part do no harm. */
+/* Finds the group that a person means by "JOB/GROUP", or by "GROUP" where only one job has it; of its lives
+ * the one that is there, else the one that ended last. Names are compared with the groups there are, so that
+ * slashes in either part do no harm. */
 enum name_match rows_match_name(
         const struct tutti_answer *groups, const char *name, const struct tutti_row_group **ret);
 

@@ -67,23 +67,29 @@ static void print_classes(
                 print_class(&row->size_class, page);
 }
 
+static void print_replicas_head(const struct page *page) {
+        fprintf(page->out, REPLICA_FORMAT, "replica", "joint", "last in", "share", "late p50", "p99");
+}
+
+static void print_replica(const struct tutti_row_member *m, enum tone tone, const struct page *page) {
+        char rank[16];
+
+        snprintf(rank, sizeof(rank), "R%u", m->rank);
+        fputs("  ", page->out);
+        page_label(page, tone, rank, KIND_COLUMNS);
+        fprintf(page->out, TIMES_FORMAT "\n", count(m->n_joint).s, count(m->n_last).s,
+                percent(m->n_last, m->n_joint).s, duration(m->lateness_p50_ns).s,
+                duration(m->lateness_p99_ns).s);
+}
+
 static void print_replicas(
         const struct tutti_answer *a, const char *job, const char *group, const struct page *page) {
         const struct tutti_row_member *latest = rows_latest_member(a, job, group);
         const struct tutti_row *row = NULL;
 
-        fprintf(page->out, REPLICA_FORMAT, "replica", "joint", "last in", "share", "late p50", "p99");
-        while ((row = rows_next_of(a, TUTTI_ROW_MEMBER, job, group, row))) {
-                const struct tutti_row_member *m = &row->member;
-                char rank[16];
-
-                snprintf(rank, sizeof(rank), "R%u", m->rank);
-                fputs("  ", page->out);
-                page_label(page, m == latest ? TONE_WARN : TONE_PLAIN, rank, KIND_COLUMNS);
-                fprintf(page->out, TIMES_FORMAT "\n", count(m->n_joint).s, count(m->n_last).s,
-                        percent(m->n_last, m->n_joint).s, duration(m->lateness_p50_ns).s,
-                        duration(m->lateness_p99_ns).s);
-        }
+        print_replicas_head(page);
+        while ((row = rows_next_of(a, TUTTI_ROW_MEMBER, job, group, row)))
+                print_replica(&row->member, &row->member == latest ? TONE_WARN : TONE_PLAIN, page);
 }
 
 static void print_group(
@@ -197,8 +203,46 @@ json_t *stats_json(const struct tutti_answer *stats) {
                         json_add(&groups,
                                 group_json(stats, row_job(&stats->rows[i]), row_group(&stats->rows[i])));
         json_put(&j, "tuttid", daemon ? json_daemon(&daemon->daemon) : json_null());
+        json_put(&j, "ended", json_null());
         json_put(&j, "groups", groups);
         return j;
+}
+
+void stats_print_ended(
+        const struct tutti_answer *groups, const struct tutti_row_group *g, const struct page *page) {
+        const struct tutti_row *row = NULL;
+        struct line l = { 0 };
+
+        line_add_ended(&l, g);
+        page_wrap(page, 0, 2, l.s);
+        fprintf(page->out, "Its counters have ended with it. What it did last:\n");
+        print_dump_hint("dump", g, page);
+        print_dump_hint("trace", g, page);
+        if (rows_next_member(groups, g, NULL))
+                print_replicas_head(page);
+        while ((row = rows_next_member(groups, g, row)))
+                print_replica(&row->member, TONE_PLAIN, page);
+}
+
+json_t *stats_json_ended(const struct tutti_answer *groups, const struct tutti_row_group *g) {
+        json_t *j = json_object(), *ended = json_ended(g), *replicas = json_array();
+        const struct tutti_row *row = NULL;
+
+        while ((row = rows_next_member(groups, g, row)))
+                json_add(&replicas, json_member(&row->member));
+        json_put(&ended, "members", replicas);
+        json_put(&j, "tuttid", json_null());
+        json_put(&j, "ended", ended);
+        json_put(&j, "groups", json_array());
+        return j;
+}
+
+/* What is asked for is not there any more. */
+static int tell_ended(struct query *q, const struct tutti_answer *groups, const struct tutti_row_group *g) {
+        if (q->json)
+                return query_put_json(q, stats_json_ended(groups, g), CTL_WARNING);
+        stats_print_ended(groups, g, &q->page);
+        return CTL_WARNING;
 }
 
 static int stats_query(struct query *q) {
@@ -207,9 +251,9 @@ static int stats_query(struct query *q) {
         int r = 0;
 
         if (q->operand)
-                r = query_ask(q, TUTTI_ADMIN_GROUPS, NULL, NULL, &groups);
-        if (r == 0 && q->operand)
-                r = query_find_group(q, groups, &g);
+                r = query_ask_group(q, &groups, &g);
+        if (r == 0 && g && g->ended)
+                return tell_ended(q, groups, g);
         if (r == 0)
                 r = query_ask(q, TUTTI_ADMIN_STATS, g ? g->job : NULL, g ? g->group : NULL, &stats);
         if (r != 0)
@@ -231,6 +275,7 @@ const struct command command_stats = {
                 "size   input bytes that each replica brings\n"
                 "GB/s   bytes that were read, of all replicas, in the time that collectives ran\n"
                 "\n"
+                "Of a group that has ended there are the totals and the replicas alone; exit: 1.\n"
                 "JOB/ may be left out where only one job has a group of that name.\n",
         .operand = CTL_OPERAND_OPTIONAL,
         .query = stats_query,

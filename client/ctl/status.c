@@ -299,9 +299,37 @@ static void line_add_rates(struct line *l, const struct tutti_row_group *g) {
                         bytes_text((uint64_t)((double)g->bytes / seconds)).s);
 }
 
+#define MAX_NAMED 8
+
+uint32_t line_add_losses(struct line *l, const struct tutti_answer *stats, const struct tutti_row_group *g,
+        const char *begin) {
+        const struct tutti_row *row = NULL;
+        uint32_t n = 0;
+
+        while ((row = rows_next_of(stats, TUTTI_ROW_MEMBER, g->job, g->group, row))) {
+                if (!row->member.lost || n++ >= MAX_NAMED)
+                        continue;
+                line_add(l, "%s R%u (pid %u, %s %s ago)", n == 1 ? begin : "", row->member.rank,
+                        row->member.pid, tutti_loss_name(row->member.loss),
+                        duration(row->member.lost_age_ns).s);
+        }
+        if (n > MAX_NAMED)
+                line_add(l, " and %u more", n - MAX_NAMED);
+        return n;
+}
+
+/* Of a group that goes on without some of its replicas. */
+static void line_add_absent(struct line *l, const struct status_view *v, const struct tutti_row_group *g) {
+        if (g->n_alive >= g->world_size)
+                return;
+        line_add(l, "  %u of %u", g->n_alive, g->world_size);
+        line_add_losses(l, v->stats, g, "  lost:");
+}
+
 static void line_add_flow(struct line *l, const struct status_view *v, const struct tutti_row_group *g) {
         const struct tutti_row_member *latest = rows_latest_member(v->stats, g->job, g->group);
 
+        line_add_absent(l, v, g);
         line_add_rates(l, g);
         if (g->n_failed)
                 line_add(l, "  %s failed", count(g->n_failed).s);
@@ -310,17 +338,8 @@ static void line_add_flow(struct line *l, const struct status_view *v, const str
 }
 
 static void line_add_lost(struct line *l, const struct status_view *v, const struct tutti_row_group *g) {
-        const struct tutti_row *row = NULL;
-        const char *begin = ", and lost:"; /* nobody, where newcomers have all ranks */
-
         line_add(l, "  on_death=fail");
-        while ((row = rows_next_of(v->stats, TUTTI_ROW_MEMBER, g->job, g->group, row))) {
-                if (!row->member.lost)
-                        continue;
-                line_add(l, "%s R%u (pid %u, %s %s ago)", begin, row->member.rank, row->member.pid,
-                        tutti_loss_name(row->member.loss), duration(row->member.lost_age_ns).s);
-                begin = "";
-        }
+        line_add_losses(l, v->stats, g, ", and lost:"); /* nobody, where newcomers have all ranks */
 }
 
 void line_add_reform(struct line *l, const struct tutti_row_group *g) {
@@ -363,14 +382,16 @@ static void print_group(const struct status_view *v, const struct page *page, co
         line_add_group(&name, g->job, g->group);
         page_label(page, faces[face].tone, faces[face].label, LABEL_COLUMNS);
         fprintf(page->out, "%-*s", name_columns, name.s);
-        if (waits)
+        if (waits) {
                 line_add_pending(&l, g, oldest);
-        else if (face == FACE_FAILED)
+                line_add_absent(&l, v, g);
+        } else if (face == FACE_FAILED) {
                 line_add_lost(&l, v, g);
-        else if (face == FACE_FORMING)
+        } else if (face == FACE_FORMING) {
                 line_add_forming(&l, v, g);
-        else
+        } else {
                 line_add_flow(&l, v, g);
+        }
         line_add_reform(&l, g);
         page_wrap(page, LABEL_COLUMNS + (name.used > (size_t)name_columns ? name.used : (size_t)name_columns),
                 LABEL_COLUMNS, l.s);

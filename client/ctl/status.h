@@ -14,6 +14,10 @@ struct status_view {
 const struct tutti_row_pending *status_oldest(const struct status_view *v, const struct tutti_row_group *g);
 bool status_is_stalled(const struct status_view *v, const struct tutti_row_group *g);
 unsigned int status_count_stalled(const struct status_view *v);
+/* `begin`, and who is lost, of many the first eight: " R2 (pid 4711, died 12 s ago)". Returns how many are;
+ * of none it adds nothing. `stats` is an answer to STATS. */
+uint32_t line_add_losses(
+        struct line *l, const struct tutti_answer *stats, const struct tutti_row_group *g, const char *begin);
 /* Who waits for the group to be formed anew, and for whom; nothing where nobody does. */
 void line_add_reform(struct line *l, const struct tutti_row_group *g);
 /* What was wished for in it and is not done, how often and when last. */

@@ -62,7 +62,7 @@ static void put_order(struct events *e, json_t *thread, uint64_t order) {
 static uint32_t pid_of(const struct trace *t, uint32_t rank) {
         const struct tutti_row *row = NULL;
 
-        while ((row = rows_next_of(t->dump->groups, TUTTI_ROW_MEMBER, t->dump->job, t->dump->group, row)))
+        while (t->dump->life && (row = rows_next_member(t->dump->groups, t->dump->life, row)))
                 if (row->member.rank == rank)
                         return row->member.pid;
         return 0;
@@ -181,6 +181,7 @@ static json_t *about(const struct trace *t) {
         json_put(&j, "host", json_text(t->dump->host));
         json_put(&j, "job", json_text(t->dump->job));
         json_put(&j, "group", json_text(t->dump->group));
+        dump_put_about(&j, t->dump);
         json_put(&j, "taken_unix_ns", json_count(t->dump->taken_ns));
         json_put(&j, "start_unix_ns", json_count(t->start_unix_ns));
         json_put(&j, "collectives", json_count(t->n_items));

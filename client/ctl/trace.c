@@ -180,7 +180,7 @@ static int trace_query(struct query *q) {
 
 const struct command command_trace = {
         .name = "trace",
-        .usage = "trace [--json | --svg] [--last N] [--socket PATH] [--user UID] JOB/GROUP",
+        .usage = "trace [--json | --svg] [--last N] [--epoch N] [--socket PATH] [--user UID] JOB/GROUP",
         .summary = "the flight recorder as a timeline: who waited for whom",
         .help = "Writes a document to standard output; put it into a file:\n"
                 "\n"
@@ -190,10 +190,12 @@ const struct command command_trace = {
                 "\n"
                 "A row for each replica: late (after the first came), wait (for the last), then the run.\n"
                 "The replica that keeps the others waiting is the one that is late and never waits.\n"
-                "Of the last 1,000 collectives, unless --last says how many.\n"
+                "The run ends with the results of all: when each replica collected its own is not known\n"
+                "to tuttid. Of the last 1,000 collectives, unless --last says how many; --epoch reads an\n"
+                "older record, as in `dump`.\n"
                 "\n"
                 "JOB/ may be left out where only one job has a group of that name.\n",
         .operand = CTL_OPERAND_REQUIRED,
-        .takes = CTL_TAKES_SVG | CTL_TAKES_LAST,
+        .takes = CTL_TAKES_SVG | CTL_TAKES_LAST | CTL_TAKES_EPOCH,
         .query = trace_query,
 };

@@ -14,6 +14,14 @@ static enum tutti_status no_memory_for_answer(void) {
                 STATUS_NO_MEMORY, FIELD_UNSPECIFIED, "The answer does not fit into this process's memory");
 }
 
+/* A tuttid that knows no epochs of records has told of the newest one, whichever was asked for. */
+static bool is_of_epoch(const struct tutti_answer *a, uint64_t epoch) {
+        for (uint32_t i = 0; i < a->n_rows; i++)
+                if (a->rows[i].type == TUTTI_ROW_DUMP)
+                        return a->rows[i].dump.first_epoch <= epoch && epoch <= a->rows[i].dump.last_epoch;
+        return false;
+}
+
 static enum tutti_status ask(
         struct tutti *t, const struct msg_query *query, struct answer *answer, struct tutti_answer **ret) {
         struct request request = { .type = REQUEST_QUERY, .query = *query };
@@ -24,7 +32,12 @@ static enum tutti_status ask(
         if (status != TUTTI_OK)
                 return status;
         *ret = answer_publish(answer);
-        return *ret ? TUTTI_OK : no_memory_for_answer();
+        if (!*ret)
+                return no_memory_for_answer();
+        if (query->epoch && !is_of_epoch(*ret, query->epoch))
+                return thread_say(STATUS_UNSUPPORTED, FIELD_UNSPECIFIED,
+                        "this tuttid tells of the newest record of a group alone; upgrade it");
+        return TUTTI_OK;
 }
 
 static enum tutti_status ask_whole(
@@ -43,17 +56,25 @@ static enum tutti_status ask_whole(
 
 enum tutti_status tutti_admin_ask(struct tutti *t, enum tutti_admin_what what, const char *job,
         const char *group, struct tutti_answer **ret) {
-        if (!t || !ret)
+        return tutti_admin_ask_about(t, &TUTTI_ADMIN_QUESTION(.what = what, .job = job, .group = group), ret);
+}
+
+enum tutti_status tutti_admin_ask_about(
+        struct tutti *t, const struct tutti_admin_question *question, struct tutti_answer **ret) {
+        struct tutti_admin_question q;
+        if (!t || !ret || !question || !arguments_copy(&ARGUMENTS(&q), question, question->struct_size))
                 return thread_say(STATUS_INVALID, FIELD_UNSPECIFIED,
-                        "tutti_admin_ask needs a connection and a place for the answer");
+                        "asking tuttid needs a connection, a question and a place for the answer");
         enum tutti_status status = connection_check(t);
         if (status != TUTTI_OK)
                 return status;
-        const struct msg_query query = { .what = (enum what)what,
-                .job = job ? job : "",
-                .group = group ? group : "",
+        const struct msg_query query = { .what = (enum what)q.what,
+                .job = q.job ? q.job : "",
+                .group = q.group ? q.group : "",
                 .has_user = t->has_user,
-                .user = t->user };
+                .user = t->user,
+                .epoch = q.what == TUTTI_ADMIN_DUMP ? q.epoch : 0,
+                .ended_members = q.ended_members != 0 };
         return ask_whole(t, &query, ret);
 }
 

@@ -216,6 +216,7 @@ static void copy_member(struct answer *a, const struct row_member *r, struct tut
                 .lost_age_ns = r->lost_age_ns,
                 .waits = copy_string(a, r->waits),
                 .waits_age_ns = r->waits_age_ns,
+                .ended_epoch = r->ended_epoch,
         };
 }
 
@@ -395,7 +396,10 @@ static void copy_row(struct answer *a, const struct row *r, struct tutti_row *re
         case ROW_PLAN: copy_plan(a, &r->plan, &ret->plan); return;
         case ROW_CLASS: copy_class(a, &r->class, &ret->size_class); return;
         case ROW_GROUP_FALLBACK: copy_group_fallback(a, &r->group_fallback, &ret->group_fallback); return;
-        case ROW_DUMP: ret->dump.missed = r->dump.missed; return;
+        case ROW_DUMP:
+                ret->dump = (struct tutti_row_dump){ r->dump.missed, r->dump.first_epoch, r->dump.last_epoch,
+                        r->dump.ended };
+                return;
         }
 }
 

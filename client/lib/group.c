@@ -158,6 +158,7 @@ static enum status take_arguments(
         m->secret = secret ? secret : "";
         m->job = g->job;
         m->group = g->name;
+        m->brief_record = args.brief_record != 0;
         g->ask = *m;
         text_copy(g->secret, sizeof(g->secret), m->secret);
         g->ask.secret = g->secret;

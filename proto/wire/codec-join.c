@@ -22,7 +22,8 @@ struct msg_join join_in(const Tutti__V1__Join *m) {
                 .resume_epoch = m->resume_epoch,
                 .resume_number = m->resume_number,
                 .resume_members = world_ranks_in(&m->resume_members),
-                .resume_lost = world_ranks_in(&m->resume_lost) };
+                .resume_lost = world_ranks_in(&m->resume_lost),
+                .brief_record = m->brief_record };
 }
 
 void join_out(const struct msg_join *j, struct join_box *box) {
@@ -38,6 +39,7 @@ void join_out(const struct msg_join *j, struct join_box *box) {
         m->on_leave = (Tutti__V1__OnLeave)j->on_leave;
         m->has_default_timeout = j->has_default_timeout;
         m->default_timeout_ns = j->default_timeout_ns;
+        m->brief_record = j->brief_record;
         if (j->resume_epoch == 0)
                 return;
         m->resume_epoch = j->resume_epoch;

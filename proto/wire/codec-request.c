@@ -129,7 +129,9 @@ static int query_in(const Tutti__V1__Query *m, struct arena *arena, struct msg_q
                 .user = m->user,
                 .has_shape = m->shape != NULL,
                 .world_size = m->world_size,
-                .devices = string_in(m->devices) };
+                .devices = string_in(m->devices),
+                .epoch = m->epoch,
+                .ended_members = m->ended_members };
         return m->shape ? submit_in(m->shape, arena, &ret->shape) : 0;
 }
 
@@ -147,6 +149,8 @@ static bool query_out(const struct msg_query *q, struct arena *scratch, struct q
         m->user = q->user;
         m->world_size = q->world_size;
         m->devices = string_out(q->devices);
+        m->epoch = q->epoch;
+        m->ended_members = q->ended_members;
         m->shape = q->has_shape ? &box->shape.message : NULL;
         return !q->has_shape || submit_out(&q->shape, scratch, &box->shape);
 }

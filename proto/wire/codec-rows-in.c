@@ -93,7 +93,8 @@ static int member_in(const Tutti__V1__MemberRow *m, struct row_member *ret) {
                 .lost_age_ns = m->lost_age_ns,
                 .why = string_in(m->why),
                 .waits = string_in(m->waits),
-                .waits_age_ns = m->waits_age_ns };
+                .waits_age_ns = m->waits_age_ns,
+                .ended_epoch = m->ended_epoch };
         ret->has_last = key_in(m->last_key, &ret->last_key) && m->has_last;
         return 0;
 }
@@ -319,7 +320,10 @@ int row_in(const Tutti__V1__Row *m, struct arena *arena, struct row *ret) {
                 return 0;
         case TUTTI__V1__ROW__ROW_DUMP:
                 ret->type = ROW_DUMP;
-                ret->dump = (struct row_dump){ .missed = m->dump->missed };
+                ret->dump = (struct row_dump){ .missed = m->dump->missed,
+                        .first_epoch = m->dump->first_epoch,
+                        .last_epoch = m->dump->last_epoch,
+                        .ended = m->dump->ended };
                 return 0;
         case TUTTI__V1__ROW__ROW__NOT_SET:
         case _TUTTI__V1__ROW__ROW__CASE_IS_INT_SIZE: break;

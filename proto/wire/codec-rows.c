@@ -98,6 +98,7 @@ static void member_out(const struct row_member *r, struct row_box *box) {
         m->why = string_out(r->why);
         m->waits = string_out(r->waits);
         m->waits_age_ns = r->waits_age_ns;
+        m->ended_epoch = r->ended_epoch;
         m->has_last = r->has_last;
         if (r->has_last) {
                 key_out(&r->last_key, &box->key);
@@ -289,6 +290,9 @@ static void histogram_out(const struct row_histogram *r, Tutti__V1__HistogramRow
 static void dump_out(const struct row_dump *r, Tutti__V1__DumpRow *m) {
         tutti__v1__dump_row__init(m);
         m->missed = r->missed;
+        m->first_epoch = r->first_epoch;
+        m->last_epoch = r->last_epoch;
+        m->ended = r->ended;
 }
 
 void row_out(const struct row *row, struct row_box *box) {

@@ -153,7 +153,7 @@ struct msg_join {
         uint64_t join_timeout_ns;
         enum on_death on_death;
         enum on_leave on_leave;
-        bool has_default_timeout;
+        bool has_default_timeout, brief_record;
         uint64_t default_timeout_ns;
         uint64_t resume_epoch, resume_number; /* epoch 0: a new membership */
         struct rankset resume_members, resume_lost;
@@ -272,6 +272,8 @@ struct msg_query {
         struct msg_submit shape;
         uint32_t world_size;
         const char *devices; /* with commas between them; "": the host */
+        uint64_t epoch;      /* WHAT_DUMP: of which the record tells; 0: the newest one */
+        bool ended_members;  /* WHAT_GROUPS */
 };
 
 struct msg_control {
@@ -438,7 +440,7 @@ struct row_member {
         bool has_last, lost;
         struct key last_key;
         uint64_t last_age_ns, n_submitted, n_last, n_joint, lateness_p50_ns, lateness_p99_ns, mapped_bytes,
-                lost_age_ns, waits_age_ns;
+                lost_age_ns, waits_age_ns, ended_epoch;
         enum loss loss;
 };
 
@@ -492,7 +494,8 @@ struct row_record {
 };
 
 struct row_dump {
-        uint64_t missed; /* of all records that were there */
+        uint64_t missed, first_epoch, last_epoch; /* missed: of all records that were there */
+        bool ended;
 };
 
 struct row_fallback {

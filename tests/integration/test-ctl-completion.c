@@ -180,9 +180,10 @@ START_TEST(zsh_is_told_the_same) {
                 snprintf(text, sizeof(text), "\n        %s) _arguments '--help'", commands[i]);
                 ck_assert_msg(strstr(p.out, text) != NULL, "%s has no arguments", commands[i]);
         }
-        ck_assert_ptr_nonnull(strstr(p.out, "trace) _arguments '--help' '--json' '--svg' '--last:N:' "
-                                            "'--socket:PATH:_files' '--user:UID:' "
-                                            "':group:_tuttictl_groups' ;;"));
+        ck_assert_ptr_nonnull(
+                strstr(p.out, "trace) _arguments '--help' '--json' '--svg' '--last:N:' '--epoch:N:' "
+                              "'--socket:PATH:_files' '--user:UID:' "
+                              "':group:_tuttictl_groups' ;;"));
         ck_assert_ptr_nonnull(strstr(p.out, " '--prefix:value:(auto all none)'"));
         ck_assert_ptr_nonnull(strstr(p.out, " '--level:value:(1 2 3)'"));
         ck_assert_ptr_nonnull(strstr(p.out, " ':group:_tuttictl_groups' ':rank:_tuttictl_ranks'"));

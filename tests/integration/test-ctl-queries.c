@@ -210,6 +210,63 @@ START_TEST(quota_tells_how_much_of_each_limit_is_used_P18) {
 }
 END_TEST
 
+/* --- a group that goes on without one --- */
+
+static void shrink(struct replica *me) {
+        struct tutti_group *g = replica_join_group(me, &TUTTI_JOIN(.group = "s", .on_death = TUTTI_SHRINK));
+
+        ck_assert_int_eq(tutti_barrier(g, "a"), TUTTI_OK);
+        replica_say(me, "met");
+        replica_hear(me, "go");
+        ck_assert_int_eq(tutti_barrier(g, "b"), TUTTI_OK);
+        replica_say(me, "done");
+        replica_hear(me, "end");
+}
+
+static void expect_named(struct host *h, const char *command, const char *begin, int pid) {
+        struct program p;
+        char text[128];
+
+        ask(h, command, NULL, NULL, &p);
+        ck_assert_int_eq(p.code, 0);
+        snprintf(text, sizeof(text), "\n%s lost: R2 (pid %d, died ", begin, pid);
+        expect_in(p.out, text);
+        program_deinit(&p);
+}
+
+START_TEST(P5_a_replica_that_its_group_does_without_is_seen) {
+        struct host *h = host_start(NULL);
+        struct replica *r[3];
+        struct program p;
+
+        replicas_spawn(h, 3, shrink, NULL, r);
+        for (int i = 0; i < 3; i++)
+                replica_expect(r[i], "met", 10);
+        int pid = r[2]->pid;
+        replica_kill9(r[2]);
+        for (int i = 0; i < 2; i++)
+                replica_tell(r[i], "go");
+        for (int i = 0; i < 2; i++)
+                replica_expect(r[i], "done", 10);
+        expect_named(h, "status", "ok       test/s  2 of 3 ", pid);
+        ask(h, "status", NULL, NULL, &p);
+        for (const char *line = p.out; *line; line += strcspn(line, "\n") + 1)
+                ck_assert_msg(strcspn(line, "\n") <= 80, "wider than 80 columns: %.120s", line);
+        program_deinit(&p);
+        expect_named(h, "health", "note     test/s goes on with 2 of 3;", pid);
+        check_json(h, "health", NULL, 0);
+        ask(h, "health", "--json", NULL, &p);
+        expect_in(p.out, "\"health\": \"well\"");
+        expect_in(p.out, " goes on with 2 of 3; lost: R2 ");
+        program_deinit(&p);
+        for (int i = 0; i < 2; i++)
+                replica_tell(r[i], "end");
+        for (int i = 0; i < 2; i++)
+                ck_assert_int_eq(replica_end(r[i], 10), 0);
+        host_stop(h);
+}
+END_TEST
+
 START_TEST(a_group_that_is_not_there_is_said) {
         struct host *h = host_start(NULL);
         struct program p;
@@ -315,7 +372,8 @@ START_TEST(an_answer_that_cannot_be_written_is_an_error) {
 END_TEST
 
 UNIT_MAIN("ctl-queries", 60, who_is_missing_is_seen_L2_L3, groups_stats_and_dump_tell_what_happened_L1,
-        quota_tells_how_much_of_each_limit_is_used_P18, a_group_that_is_not_there_is_said,
-        who_cannot_be_reached_is_exit_code_3, the_version_is_told_as_json_too,
+        quota_tells_how_much_of_each_limit_is_used_P18, P5_a_replica_that_its_group_does_without_is_seen,
+        a_group_that_is_not_there_is_said, who_cannot_be_reached_is_exit_code_3,
+        the_version_is_told_as_json_too,
         a_wrong_command_line_is_exit_code_64, each_command_has_help,
         an_answer_that_cannot_be_written_is_an_error)

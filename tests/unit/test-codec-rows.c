@@ -161,6 +161,7 @@ START_TEST(rows_of_members) {
                 .lateness_p99_ns = 10,
                 .mapped_bytes = 11,
                 .lost_age_ns = 12,
+                .ended_epoch = 13,
                 .loss = LOSS_DIED };
         const struct row_member *a = &row.member, *b = &pass_row(&row)->member;
         SAME_STR(a, b, job);
@@ -182,6 +183,7 @@ START_TEST(rows_of_members) {
         SAME(a, b, n_submitted);
         SAME(a, b, n_last);
         SAME(a, b, n_joint);
+        SAME(a, b, ended_epoch);
         SAME(a, b, lateness_p50_ns);
         SAME(a, b, lateness_p99_ns);
         SAME(a, b, mapped_bytes);

@@ -34,7 +34,8 @@ START_TEST(join) {
                 .on_death = ON_DEATH_SHRINK,
                 .on_leave = ON_LEAVE_ZERO_FILL,
                 .has_default_timeout = true,
-                .default_timeout_ns = 7 };
+                .default_timeout_ns = 7,
+                .brief_record = true };
         struct request back = pass_request(&r);
         SAME_STR(&r.join, &back.join, job);
         SAME_STR(&r.join, &back.join, group);
@@ -46,6 +47,7 @@ START_TEST(join) {
         SAME(&r.join, &back.join, on_leave);
         SAME(&r.join, &back.join, has_default_timeout);
         SAME(&r.join, &back.join, default_timeout_ns);
+        SAME(&r.join, &back.join, brief_record);
 }
 END_TEST
 
@@ -172,7 +174,9 @@ START_TEST(abort_busy_and_query) {
                 .group = "train",
                 .has_user = true,
                 .user = 1000,
-                .devices = "GPU:0,GPU:1" };
+                .devices = "GPU:0,GPU:1",
+                .epoch = UINT64_MAX,
+                .ended_members = true };
         back = pass_request(&r);
         SAME(&r.query, &back.query, what);
         SAME(&r.query, &back.query, has_user);
@@ -180,6 +184,8 @@ START_TEST(abort_busy_and_query) {
         SAME_STR(&r.query, &back.query, job);
         SAME_STR(&r.query, &back.query, group);
         SAME_STR(&r.query, &back.query, devices);
+        SAME(&r.query, &back.query, epoch);
+        SAME(&r.query, &back.query, ended_members);
 }
 END_TEST
 
@@ -543,6 +549,8 @@ START_TEST(the_corpus_holds_one_packet_of_each_kind) {
                 "abort", (struct request){ .type = REQUEST_ABORT, .abort = { 1, true, key_of("x"), "NaN" } });
         check_seed_request("query",
                 (struct request){ .type = REQUEST_QUERY, .query = { WHAT_DUMP, "dp", "", false, 0 } });
+        check_seed_request("query_epoch",
+                (struct request){ .type = REQUEST_QUERY, .query = { WHAT_DUMP, "dp", "", .epoch = 2 } });
         check_seed_request("query_plan", (struct request){ .type = REQUEST_QUERY,
                                                  .query = { .what = WHAT_PLAN,
                                                          .job = "",

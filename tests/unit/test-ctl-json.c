@@ -24,8 +24,9 @@ static const struct status_view full_status = { &status_answer, &stats_answer },
                                 no_status = { &empty, &empty };
 static const struct health_view full_health = { &status_answer, &stats_answer, &quota_answer },
                                 no_health = { &empty, &empty, &empty };
+static const struct tutti_row_group train = { .job = "dp", .group = "train", .epoch = 3 };
 static const struct dump_view full_dump = { &record_answer, &stats_answer, "dp", "train", "host1",
-        1700000000 * S },
+        1700000000 * S, &train },
                               no_dump = { &empty, &empty, "dp", "train", "host1", 0 };
 
 /* 0: it is what the schema says; 1: it is not. */
@@ -100,8 +101,8 @@ static const struct buffers_view full_buffers = { &stats_answer, &quota_answer, 
                                  no_buffers = { &empty, &empty, &empty };
 
 START_TEST(replicas_buffers_and_top_are_as_described) {
-        ck_assert_int_eq(check("replicas", replicas_json(&stats_answer)), 0);
-        ck_assert_int_eq(check("replicas", replicas_json(&empty)), 0);
+        ck_assert_int_eq(check("replicas", replicas_json(&stats_answer, NULL)), 0);
+        ck_assert_int_eq(check("replicas", replicas_json(&empty, NULL)), 0);
         ck_assert_int_eq(check("buffers", buffers_json(&full_buffers)), 0);
         ck_assert_int_eq(check("buffers", buffers_json(&no_buffers)), 0);
         ck_assert_int_eq(check("top", top_json(&full_top)), 0);
@@ -315,7 +316,7 @@ static json_t *full_top_json(void) {
 }
 
 static json_t *full_replicas_json(void) {
-        return replicas_json(&stats_answer);
+        return replicas_json(&stats_answer, NULL);
 }
 
 static json_t *full_buffers_json(void) {

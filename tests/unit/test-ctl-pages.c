@@ -1,9 +1,11 @@
 /* The pages of tuttictl as people read them, and the exit codes that go with them. */
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 #include "ctl.h"
 #include "ctl-answers.h"
 #include "ctl-sheet.h"
+#include "rows.h"
 #include "status.h"
 #include "unit.h"
 #include "views.h"
@@ -149,6 +151,8 @@ START_TEST(groups_show_their_replicas) {
                         .world_size = 2,
                         .epoch = 1,
                         .n_done = 5,
+                        .bytes = 8192,
+                        .age_ns = 12 * S,
                         .ended = 1 } };
         for (size_t i = 0; i < sizeof(stats_rows) / sizeof(*stats_rows); i++)
                 if (stats_rows[i].type == TUTTI_ROW_MEMBER)
@@ -173,7 +177,155 @@ START_TEST(groups_show_their_replicas) {
                          "  R0     pid 6000  alive  train.py\n"
                          "  R1     pid ?  alive, busy: loading data  train.py\n"
                          "  R2     has not joined\n"
-                         "ended    old/run  epoch 1  0 of 2  on_death=fail  5 done  0 bytes\n");
+                         "ended    old/run  epoch 1  12.0 s ago  world of 2  on_death=fail  5 done  8 KiB\n");
+}
+END_TEST
+
+/* Three lives of one group: the first crashed, the second ended, the third is there. */
+static struct tutti_row lives[] = {
+        { .type = TUTTI_ROW_GROUP,
+                .group = { .job = "dp",
+                        .group = "train",
+                        .world_size = 2,
+                        .n_alive = 2,
+                        .epoch = 4,
+                        .n_done = 1,
+                        .age_ns = S } },
+        { .type = TUTTI_ROW_GROUP,
+                .group = { .job = "dp",
+                        .group = "train",
+                        .world_size = 2,
+                        .epoch = 2,
+                        .n_done = 5,
+                        .n_failed = 1,
+                        .bytes = 8192,
+                        .age_ns = 9 * S,
+                        .ended = 1 } },
+        MEMBER("train", "train.py", "", .rank = 1, .pid = 41, .state = TUTTI_DEAD, .last_key = "g/6",
+                .last_age_ns = 10 * S, .lost = 1, .loss = TUTTI_DIED, .lost_age_ns = 10 * S,
+                .ended_epoch = 2),
+        { .type = TUTTI_ROW_GROUP,
+                .group = { .job = "dp",
+                        .group = "train",
+                        .world_size = 2,
+                        .epoch = 3,
+                        .n_done = 5,
+                        .age_ns = 4 * S,
+                        .ended = 1 } },
+        MEMBER("train", "train.py", "", .rank = 1, .pid = 51, .state = TUTTI_ALIVE, .last_key = ""),
+};
+static const struct tutti_answer lives_answer = ANSWER(lives);
+
+START_TEST(C8_groups_say_how_the_record_of_an_older_life_is_read) {
+        struct sheet s;
+
+        sheet_open(&s);
+        groups_print(&lives_answer, &s.page);
+        sheet_expect(&s, "ok       dp/train  epoch 4  2 of 2  on_death=fail  1 done  0 bytes  since 1.0 s\n"
+                         "  R1     pid 51  alive  train.py\n"
+                         "ended    dp/train  epoch 2  9.0 s ago  world of 2  on_death=fail  5 done\n"
+                         "         1 failed  8 KiB\n"
+                         "         `tuttictl dump --epoch 2 dp/train` reads its record\n"
+                         "  R1     pid 41  died 10.0 s ago  last \"g/6\" 10.0 s ago  train.py\n"
+                         "ended    dp/train  epoch 3  4.0 s ago  world of 2  on_death=fail  5 done\n"
+                         "         0 bytes\n"
+                         "         `tuttictl dump --epoch 3 dp/train` reads its record\n");
+}
+END_TEST
+
+START_TEST(L1_the_dump_of_an_older_life_names_its_replicas) {
+        struct tutti_row_dump about = { .first_epoch = 1, .last_epoch = 2, .ended = 1 };
+        const struct tutti_row_group *life = rows_find_life(&lives_answer, "dp", "train", &about);
+        struct sheet s;
+
+        ck_assert_ptr_eq(life, &lives[1].group);
+        about.last_epoch = 3;
+        ck_assert_ptr_eq(rows_find_life(&lives_answer, "dp", "train", &about), &lives[3].group);
+        about.last_epoch = 4; /* it has ended since */
+        ck_assert_ptr_eq(rows_find_life(&lives_answer, "dp", "train", &about), &lives[0].group);
+        about.last_epoch = 5;
+        ck_assert_ptr_null(rows_find_life(&lives_answer, "dp", "train", &about));
+        about = (struct tutti_row_dump){ .first_epoch = 4, .last_epoch = 4 };
+        ck_assert_ptr_eq(rows_find_life(&lives_answer, "dp", "train", &about), &lives[0].group);
+        ck_assert_ptr_null(rows_find_life(&lives_answer, "dp", "train", NULL));
+        sheet_open(&s);
+        dump_print(&(struct dump_view){ &empty, &lives_answer, "dp", "train", "host1", 0, life }, &s.page);
+        sheet_expect(&s, "dp/train on host1, ended 9.0 s ago: 0 collectives\n"
+                         "other records of this name: --epoch 4, --epoch 3\n"
+                         "  R1     pid 41  died 10.0 s ago  last \"g/6\" 10.0 s ago  train.py\n");
+}
+END_TEST
+
+START_TEST(what_is_not_known_of_an_ended_group_is_said) {
+        struct sheet s;
+
+        sheet_open(&s);
+        replicas_print(&lives_answer, &lives[3].group, &s.page);
+        sheet_expect(&s, "dp/train (epoch 3) has ended, 4.0 s ago: 5 done, 0 bytes\n"
+                         "Who its replicas were is not known any more. What it did:\n"
+                         "  `tuttictl dump --epoch 3 dp/train`\n");
+        sheet_open(&s);
+        stats_print_ended(&lives_answer, &lives[1].group, &s.page);
+        sheet_expect(&s, "dp/train (epoch 2) has ended, 9.0 s ago: 5 done, 1 failed, 8 KiB\n"
+                         "Its counters have ended with it. What it did last:\n"
+                         "  `tuttictl dump --epoch 2 dp/train`\n"
+                         "  `tuttictl trace --epoch 2 dp/train`\n"
+                         "  replica           joint last in     share  late p50      p99\n"
+                         "  R1                    0       0         -      0 ns     0 ns\n");
+}
+END_TEST
+
+START_TEST(P5_status_and_health_name_whom_a_group_does_without) {
+        struct tutti_row rows[] = {
+                { .type = TUTTI_ROW_GROUP,
+                        .group = { .job = "sh",
+                                .group = "s",
+                                .world_size = 12,
+                                .n_alive = 2,
+                                .epoch = 1,
+                                .n_done = 10,
+                                .on_death = TUTTI_SHRINK,
+                                .age_ns = S } },
+                MEMBER("s", "", "", .rank = 0),
+                MEMBER("s", "", "", .rank = 1),
+                MEMBER("s", "", "", .rank = 2),
+                MEMBER("s", "", "", .rank = 3),
+                MEMBER("s", "", "", .rank = 4),
+                MEMBER("s", "", "", .rank = 5),
+                MEMBER("s", "", "", .rank = 6),
+                MEMBER("s", "", "", .rank = 7),
+                MEMBER("s", "", "", .rank = 8),
+                MEMBER("s", "", "", .rank = 9),
+        };
+        struct tutti_answer a = ANSWER(rows);
+        const struct health_view v = { &a, &a, &empty };
+        struct sheet s;
+
+        for (uint32_t i = 1; i < a.n_rows; i++) {
+                rows[i].member.job = "sh";
+                rows[i].member.last_key = "";
+                rows[i].member.pid = 10 + i;
+        }
+        rows[3].member.lost = 1;
+        rows[3].member.loss = TUTTI_DIED;
+        rows[3].member.lost_age_ns = 12 * S;
+        sheet_open(&s);
+        status_print(&(struct status_view){ &a, &a }, &s.page);
+        sheet_expect(&s, "\n"
+                         "ok       sh/s  2 of 12  lost: R2 (pid 13, died 12.0 s ago)  10 ops/s  0 bytes/s\n");
+        sheet_open(&s);
+        health_print(&v, &s.page);
+        sheet_expect(&s, "well     \n"
+                         "note     sh/s goes on with 2 of 12; lost: R2 (pid 13, died 12.0 s ago)\n");
+        for (uint32_t i = 2; i < a.n_rows; i++) {
+                rows[i].member.lost = 1;
+                rows[i].member.lost_age_ns = S;
+        }
+        struct line l = { 0 };
+        ck_assert_uint_eq(line_add_losses(&l, &a, &rows[0].group, " lost:"), 9);
+        ck_assert_ptr_nonnull(strstr(l.s, " R8 "));
+        ck_assert_ptr_null(strstr(l.s, " R9 "));
+        ck_assert_ptr_nonnull(strstr(l.s, " and 1 more"));
 }
 END_TEST
 
@@ -366,7 +518,10 @@ END_TEST
 UNIT_MAIN("ctl-pages", 10, P5_status_and_groups_show_who_waits_for_a_new_epoch,
         status_shows_who_is_missing_first, status_is_stalled_while_a_group_is, status_of_nothing_says_so,
         status_names_missing_ranks_without_report_too, groups_show_their_replicas,
-        health_lists_the_worst_first, one_that_has_left_may_stop, health_exits_by_the_worst_finding,
-        stats_show_who_comes_last_C4, quota_marks_what_is_nearly_used_up_P18,
-        quota_marks_begin_at_nine_tenths_P18, quota_tells_how_often_it_refused_P18, quota_of_nothing_says_so,
-        dump_tells_the_story, dump_of_nothing_says_so)
+        C8_groups_say_how_the_record_of_an_older_life_is_read,
+        L1_the_dump_of_an_older_life_names_its_replicas, what_is_not_known_of_an_ended_group_is_said,
+        P5_status_and_health_name_whom_a_group_does_without, health_lists_the_worst_first,
+        one_that_has_left_may_stop, health_exits_by_the_worst_finding, stats_show_who_comes_last_C4,
+        quota_marks_what_is_nearly_used_up_P18, quota_marks_begin_at_nine_tenths_P18,
+        quota_tells_how_often_it_refused_P18, quota_of_nothing_says_so, dump_tells_the_story,
+        dump_of_nothing_says_so)

@@ -119,7 +119,7 @@ START_TEST(replicas_in_trouble_come_first) {
         struct sheet s;
 
         sheet_open(&s);
-        replicas_print(&stats_answer, &s.page);
+        replicas_print(&stats_answer, NULL, &s.page);
         sheet_expect(&s,
                 "replica                 pid  state         finished late p50  last   mapped\n"
                 "dp/train R3            4711  stopped         12.5 s        -     -        -  \"grad/6\"\n"
@@ -138,7 +138,7 @@ START_TEST(replicas_of_nothing_say_so) {
         struct sheet s;
 
         sheet_open(&s);
-        replicas_print(&empty, &s.page);
+        replicas_print(&empty, NULL, &s.page);
         sheet_expect(&s, "No replicas of yours.\n");
 }
 END_TEST

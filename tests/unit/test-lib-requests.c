@@ -331,6 +331,53 @@ START_TEST(a_question_is_not_waited_for_for_ever) {
 }
 END_TEST
 
+/* --- the record of one epoch --- */
+
+/* Three tuttids: one from before records had epochs, one that tells of that epoch, one that has no such
+ * record. */
+static void script_epochs(struct server *s) {
+        const struct row rows[] = { { .type = ROW_DUMP, .dump = { .missed = 1 } },
+                { .type = ROW_DUMP, .dump = { .first_epoch = 2, .last_epoch = 4, .ended = true } } };
+        server_greet(s);
+        for (int i = 0; i < 2; i++) {
+                struct request r = server_take(s, REQUEST_QUERY);
+                ck_assert_uint_eq(r.query.epoch, 3);
+                server_reply(s, &(struct reply){ .request = r.request,
+                                        .status = STATUS_OK,
+                                        .type = REPLY_ROWS,
+                                        .rows = { .rows = &rows[i], .n_rows = 1 } });
+        }
+        struct request r = server_take(s, REQUEST_QUERY);
+        ck_assert_uint_eq(r.query.epoch, 0); /* it is a matter of dumps */
+        ck_assert(r.query.ended_members);
+        server_refuse(s, r.request, STATUS_NOT_FOUND, FIELD_GROUP, "no such group");
+        server_serve(s);
+}
+
+START_TEST(C8_another_epoch_than_that_which_was_asked_for_is_no_answer) {
+        struct server *s = server_start(script_epochs, NULL);
+        struct tutti *t = client_open(s);
+        struct tutti_answer *a = NULL;
+        struct tutti_admin_question q =
+                TUTTI_ADMIN_QUESTION(.what = TUTTI_ADMIN_DUMP, .job = "dp", .group = "x", .epoch = 3);
+        ck_assert_int_eq(tutti_admin_ask_about(t, &q, &a), TUTTI_UNSUPPORTED);
+        ck_assert_ptr_nonnull(strstr(tutti_error(), "the newest record of a group alone"));
+        ck_assert_int_eq(tutti_admin_ask_about(t, &q, &a), TUTTI_OK);
+        ck_assert_uint_eq(a->rows[0].dump.first_epoch, 2);
+        ck_assert_uint_eq(a->rows[0].dump.last_epoch, 4);
+        ck_assert_int_eq(a->rows[0].dump.ended, 1);
+        tutti_answer_free(a);
+        q.what = TUTTI_ADMIN_GROUPS;
+        q.ended_members = 1;
+        ck_assert_int_eq(tutti_admin_ask_about(t, &q, &a), TUTTI_NOT_FOUND);
+        q.struct_size = 1;
+        ck_assert_int_eq(tutti_admin_ask_about(t, &q, &a), TUTTI_INVALID);
+        ck_assert_int_eq(tutti_admin_ask_about(t, NULL, &a), TUTTI_INVALID);
+        tutti_close(t);
+        server_end(s);
+}
+END_TEST
+
 /* --- opening without memory --- */
 
 /* Hangs up on everybody. */
@@ -369,5 +416,6 @@ END_TEST
 
 UNIT_MAIN("lib-requests", 60, a_join_says_what_was_given, a_join_takes_the_rest_from_the_environment,
         wrong_arguments_of_a_join_are_refused_here, busy_and_abort_say_what_was_given,
-        an_answer_in_parts_is_copied_whole, an_answer_without_memory_is_NO_MEMORY_and_leaves_nothing,
-        a_question_is_not_waited_for_for_ever, every_call_that_fails_while_opening_is_told)
+        an_answer_in_parts_is_copied_whole, C8_another_epoch_than_that_which_was_asked_for_is_no_answer,
+        an_answer_without_memory_is_NO_MEMORY_and_leaves_nothing, a_question_is_not_waited_for_for_ever,
+        every_call_that_fails_while_opening_is_told)

@@ -52,7 +52,7 @@ static void add_many(struct made *made, uint64_t first, uint64_t n) {
 }
 
 static struct recording *find(const char *group) {
-        return recorder_find(recorder, &(struct viewer){ .uid = UID }, "dp", group);
+        return recorder_find(recorder, &(struct viewer){ .uid = UID }, "dp", group, RECORDER_NEWEST);
 }
 
 /* How many records there are; they must be numbered without a hole up to `last`, and `dropped` fits. */
@@ -187,8 +187,9 @@ START_TEST(a_user_at_its_limit_loses_its_oldest_and_others_do_not_notice) {
         ck_assert_uint_gt(n_b, 900);
         ck_assert(is_shortened(find("a")));
         ck_assert(is_shortened(find("b")));
-        ck_assert_uint_eq(
-                count_records(recorder_find(recorder, &(struct viewer){ .uid = 2000 }, "dp", "c"), 1999),
+        ck_assert_uint_eq(count_records(recorder_find(recorder, &(struct viewer){ .uid = 2000 }, "dp", "c",
+                                                RECORDER_NEWEST),
+                                  1999),
                 2000);
         close_recorder();
         made_free(a);
@@ -205,7 +206,7 @@ START_TEST(a_user_without_bytes_has_no_record_and_no_harm) {
         add_many(made, 0, 10);
         ck_assert_uint_eq(used(UID), 0);
         ck_assert(!recording_next(find("a"), &cursor, 0, &row));
-        recorder_end_group(recorder, 1, MS);
+        recorder_end_group(recorder, &(struct recorder_end){ .group = 1, .now_ns = MS });
         ck_assert_ptr_null(find("a")); /* nothing was worth keeping */
         close_recorder();
         made_free(made);
@@ -285,7 +286,7 @@ START_TEST(C8_the_record_of_a_killed_replica_survives) {
                 made_arrive(made, rank, 64 * MS);
         recorder_add(recorder, made_failed(made, STATUS_REPLICA_LOST, 1, 65 * MS));
         memset(&made->group, 0xa5, sizeof(made->group.job)); /* nobody looks at the group any more */
-        recorder_end_group(recorder, 7, 66 * MS);
+        recorder_end_group(recorder, &(struct recorder_end){ .group = 7, .now_ns = 66 * MS });
         while (recording_next(find("train"), &cursor, 70 * MS, &row)) {
                 ck_assert_uint_eq(row.arrival_ns[1], n < 64 ? US : UINT64_MAX);
                 n++;
@@ -308,9 +309,10 @@ START_TEST(ended_groups_are_listed) {
         add_many(b, 0, 5);
         made_begin(b, key_sequence(5), 1);
         recorder_add(recorder, made_failed(b, STATUS_ABORTED, 0, 9 * MS));
-        recorder_end_group(recorder, 2, 10 * MS);
-        recorder_end_group(recorder, 1, 11 * MS);
-        recorder_end_group(recorder, 99, 11 * MS); /* never recorded */
+        recorder_end_group(recorder, &(struct recorder_end){ .group = 2, .now_ns = 10 * MS });
+        recorder_end_group(recorder, &(struct recorder_end){ .group = 1, .now_ns = 11 * MS });
+        recorder_end_group(
+                recorder, &(struct recorder_end){ .group = 99, .now_ns = 11 * MS }); /* never recorded */
         struct recording *rec = recorder_next_ended(recorder, &own, NULL, 30 * MS, &row);
         ck_assert_str_eq(row.group, "b");
         ck_assert_str_eq(row.job, "dp");
@@ -331,10 +333,172 @@ START_TEST(ended_groups_are_listed) {
 }
 END_TEST
 
+static void end_with(struct made *made, const struct row_member *members, uint32_t n) {
+        recorder_end_group(recorder, &(struct recorder_end){ .group = made->group.id,
+                                             .now_ns = 10 * MS,
+                                             .n_bytes = 4096,
+                                             .members = members,
+                                             .n_members = n });
+}
+
+static const struct row_member two_members[] = {
+        { .process = "train.py",
+                .why = "",
+                .rank = 0,
+                .pid = 4711,
+                .uid = UID,
+                .state = PROCESS_DEAD,
+                .lost = true,
+                .loss = LOSS_DIED,
+                .lost_age_ns = 2 * MS + 1,
+                .n_submitted = 7,
+                .n_last = 3,
+                .n_joint = 6,
+                .lateness_p50_ns = 10,
+                .lateness_p99_ns = 11,
+                .has_last = true,
+                .last_age_ns = 3 * MS,
+                .last_key = { .n_bytes = 3, .bytes = "g/7" } },
+        { .process = "", .why = "it lied", .rank = 1, .lost_age_ns = 1 },
+};
+
+START_TEST(L1_who_the_members_were_is_kept) {
+        struct made *made = made_new(7, UID, "train", 2);
+        struct row_member m;
+        struct row_group row;
+        uint64_t cursor = 0;
+        open_recorder(64 * KIB * KIB);
+        made->group.on_death = ON_DEATH_SHRINK;
+        made->group.epoch = 4;
+        add_many(made, 0, 1);
+        uint64_t before = used(UID);
+        end_with(made, two_members, 2);
+        ck_assert_uint_gt(used(UID), before);
+        ck_assert_uint_lt(used(UID), before + 128);
+        struct recording *rec = recorder_next_ended(recorder, &own, NULL, 30 * MS, &row);
+        ck_assert_uint_eq(row.bytes, 4096);
+        ck_assert_int_eq(row.on_death, ON_DEATH_SHRINK);
+        ck_assert_uint_eq(recording_number(rec), 1);
+        ck_assert(recording_next_member(rec, &cursor, 30 * MS, &m));
+        ck_assert_str_eq(m.job, "dp");
+        ck_assert_str_eq(m.group, "train");
+        ck_assert_str_eq(m.process, "train.py");
+        ck_assert_str_eq(m.busy, "");
+        ck_assert_str_eq(m.waits, "");
+        ck_assert_uint_eq(m.ended_epoch, 4);
+        ck_assert_uint_eq(m.uid, UID);
+        ck_assert_uint_eq(m.pid, 4711);
+        ck_assert_int_eq(m.state, PROCESS_DEAD);
+        ck_assert(m.lost);
+        ck_assert_int_eq(m.loss, LOSS_DIED);
+        ck_assert_uint_eq(m.lost_age_ns, 22 * MS + 1);
+        ck_assert_uint_eq(m.n_submitted, 7);
+        ck_assert_uint_eq(m.n_last, 3);
+        ck_assert_uint_eq(m.n_joint, 6);
+        ck_assert_uint_eq(m.lateness_p50_ns, 10);
+        ck_assert_uint_eq(m.lateness_p99_ns, 11);
+        ck_assert(m.has_last);
+        ck_assert(key_is_equal(&m.last_key, &two_members[0].last_key));
+        ck_assert_uint_eq(m.last_age_ns, 23 * MS);
+        ck_assert(recording_next_member(rec, &cursor, 30 * MS, &m));
+        ck_assert_uint_eq(m.rank, 1);
+        ck_assert_str_eq(m.why, "it lied");
+        ck_assert(!m.lost);
+        ck_assert(!m.has_last);
+        ck_assert_uint_gt(m.lost_age_ns, 0); /* it has left */
+        ck_assert(!recording_next_member(rec, &cursor, 30 * MS, &m));
+        close_recorder();
+        made_free(made);
+}
+END_TEST
+
+/* 1,024 members with the longest words there are. */
+START_TEST(P18_members_are_charged_and_go_where_bytes_are_short) {
+        static struct row_member members[MAX_WORLD];
+        static char word[300];
+        struct made *made = made_new(7, UID, "train", 2);
+        struct row_member m;
+        uint64_t cursor = 0;
+        uint32_t n = 0;
+        memset(word, 'w', sizeof(word) - 1);
+        for (uint32_t rank = 0; rank < MAX_WORLD; rank++) {
+                members[rank] = two_members[0];
+                members[rank].rank = rank;
+                members[rank].process = members[rank].why = word;
+        }
+        for (uint64_t limit = 64 * KIB; limit <= 1024 * KIB; limit *= 16) {
+                open_recorder(limit);
+                add_many(made, 0, 1);
+                end_with(made, members, MAX_WORLD);
+                ck_assert_uint_le(used(UID), limit);
+                for (cursor = 0, n = 0; recording_next_member(find("train"), &cursor, 30 * MS, &m); n++) {
+                        ck_assert_uint_eq(m.rank, n);
+                        ck_assert_uint_eq(strlen(m.why), 127);
+                }
+                ck_assert_uint_eq(n, limit == 64 * KIB ? 0 : MAX_WORLD);
+                close_recorder();
+        }
+        made_free(made);
+}
+END_TEST
+
+START_TEST(C8_records_of_one_name_are_told_apart_by_their_epochs) {
+        struct made *crashed = made_new(7, UID, "train", 2), *again = made_new(8, UID, "train", 2);
+        open_recorder(64 * KIB * KIB);
+        crashed->group.epoch = 1;
+        add_many(crashed, 0, 3);
+        crashed->group.epoch = 3;
+        add_many(crashed, 3, 3);
+        end_with(crashed, two_members, 2);
+        again->group.epoch = 4;
+        add_many(again, 0, 3);
+        for (uint64_t epoch = 0; epoch < 6; epoch++) {
+                const struct recording *rec = recorder_find(recorder, &own, "dp", "train", epoch);
+                if (epoch == 5)
+                        ck_assert_ptr_null(rec);
+                else
+                        ck_assert_uint_eq(recording_group(rec), epoch >= 1 && epoch <= 3 ? 7 : 8);
+        }
+        struct row_dump about = recording_describe(recorder_find(recorder, &own, "dp", "train", 2));
+        ck_assert_uint_eq(about.first_epoch, 1);
+        ck_assert_uint_eq(about.last_epoch, 3);
+        ck_assert(about.ended);
+        about = recording_describe(recorder_find_group(recorder, 8));
+        ck_assert_uint_eq(about.first_epoch, 4);
+        ck_assert(!about.ended);
+        close_recorder();
+        made_free(crashed);
+        made_free(again);
+}
+END_TEST
+
+/* It neither counts among those that have ended, nor has bytes that another one had. */
+START_TEST(a_brief_record_takes_the_place_of_none) {
+        struct made *old = made_new(1, UID, "old", 2);
+        open_recorder(128 * KIB);
+        add_many(old, 0, 3);
+        end_with(old, two_members, 2);
+        for (uint64_t id = 2; id < 72; id++) {
+                struct made *brief = made_new(id, UID, "brief", 2);
+                brief->group.brief_record = true;
+                add_many(brief, 0, 3000);
+                ck_assert_ptr_nonnull(find("old"));
+                ck_assert_ptr_eq(find("brief"), recorder_find_group(recorder, id));
+                ck_assert(!recorder_keeps(recorder, id));
+                end_with(brief, two_members, 2);
+                ck_assert_ptr_null(find("brief"));
+                made_free(brief);
+        }
+        ck_assert_uint_eq(count_records(find("old"), 2), 3);
+        close_recorder();
+        made_free(old);
+}
+END_TEST
+
 static void add_ended(uint64_t id, uint32_t uid, const char *name) {
         struct made *made = made_new(id, uid, name, 2);
         add_many(made, 0, 1);
-        recorder_end_group(recorder, id, id * MS);
+        recorder_end_group(recorder, &(struct recorder_end){ .group = id, .now_ns = id * MS });
         made_free(made);
 }
 
@@ -393,18 +557,21 @@ START_TEST(the_newest_of_a_name_is_found) {
         open_recorder(64 * KIB * KIB);
         ck_assert_ptr_null(find("train"));
         add_many(old, 0, 1);
-        recorder_end_group(recorder, 1, MS);
+        recorder_end_group(recorder, &(struct recorder_end){ .group = 1, .now_ns = MS });
         ck_assert_ptr_nonnull(find("train"));
         add_many(new, 0, 1);
         ck_assert(recording_next(find("train"), &cursor, 0, &row));
         ck_assert_uint_eq(row.n_arrivals, 3);
-        recorder_end_group(recorder, 2, MS);
+        recorder_end_group(recorder, &(struct recorder_end){ .group = 2, .now_ns = MS });
         cursor = (struct record_cursor){ 0 };
         ck_assert(recording_next(find("train"), &cursor, 0, &row));
         ck_assert_uint_eq(row.n_arrivals, 3);
-        ck_assert_ptr_null(recorder_find(recorder, &(struct viewer){ .uid = 2000 }, "dp", "train"));
-        ck_assert_ptr_null(recorder_find(recorder, &(struct viewer){ .uid = UID }, "other", "train"));
-        ck_assert_ptr_null(recorder_find(recorder, &(struct viewer){ .uid = UID }, "dp", "trai"));
+        ck_assert_ptr_null(
+                recorder_find(recorder, &(struct viewer){ .uid = 2000 }, "dp", "train", RECORDER_NEWEST));
+        ck_assert_ptr_null(
+                recorder_find(recorder, &(struct viewer){ .uid = UID }, "other", "train", RECORDER_NEWEST));
+        ck_assert_ptr_null(
+                recorder_find(recorder, &(struct viewer){ .uid = UID }, "dp", "trai", RECORDER_NEWEST));
         close_recorder();
         made_free(old);
         made_free(new);
@@ -493,7 +660,9 @@ UNIT_MAIN("recorder", 20, a_record_says_all_that_was, a_ring_doubles_as_it_fills
         a_user_at_its_limit_loses_its_oldest_and_others_do_not_notice,
         a_user_without_bytes_has_no_record_and_no_harm, after_warm_up_adding_allocates_nothing,
         short_memory_loses_records_and_nothing_else, a_recorder_that_cannot_be_made_says_so,
-        C8_the_record_of_a_killed_replica_survives, ended_groups_are_listed,
+        C8_the_record_of_a_killed_replica_survives, ended_groups_are_listed, L1_who_the_members_were_is_kept,
+        P18_members_are_charged_and_go_where_bytes_are_short,
+        C8_records_of_one_name_are_told_apart_by_their_epochs, a_brief_record_takes_the_place_of_none,
         ended_groups_go_when_their_bytes_are_needed, at_most_64_ended_groups_of_a_user_are_kept,
         the_newest_of_a_name_is_found, a_cursor_survives_what_is_added,
         random_collectives_are_the_end_of_a_list)

@@ -116,6 +116,8 @@ struct tutti_row_member {
                 lost_age_ns;
         const char *waits; /* for the group to be formed anew, by "join", "rejoin" or "shrink"; else "" */
         uint64_t waits_age_ns;
+        uint64_t ended_epoch; /* not 0: of a group that has ended, as it was at its end; which one, says the
+                                 epoch of its GROUP row. Ages count back from the answer all the same */
 };
 
 struct tutti_row_pending {
@@ -170,6 +172,8 @@ struct tutti_row_record {
 /* The last row of a dump. */
 struct tutti_row_dump {
         uint64_t missed; /* of the records that there were: overwritten before they were told */
+        uint64_t first_epoch, last_epoch; /* that the record tells of; 0: a tuttid that does not say */
+        int ended;                        /* the group has */
 };
 
 /* What the host could do better, and why it does not. */
@@ -279,6 +283,28 @@ struct tutti_answer {
  * stopped; the connection can be used on, and what was asked for may still be done. */
 TUTTI_API enum tutti_status tutti_admin_ask(struct tutti *t, enum tutti_admin_what what, const char *job,
         const char *group, struct tutti_answer **ret);
+
+/* The same with more to say. */
+struct tutti_admin_question {
+        size_t struct_size;
+        enum tutti_admin_what what;
+        const char *job, *group; /* NULL: all */
+        /* DUMP: the record that tells of this epoch. A job that is started again under its name goes on
+         * counting epochs, so that they tell its lives apart. 0: of the group that is there, else of the one
+         * that ended last. */
+        uint64_t epoch;
+        /* GROUPS: the MEMBER rows of ended groups too, which have an ended_epoch. */
+        int ended_members;
+};
+
+#define TUTTI_ADMIN_QUESTION(...)                                                                            \
+        ((struct tutti_admin_question){ .struct_size = sizeof(struct tutti_admin_question), __VA_ARGS__ })
+
+/* As tutti_admin_ask. NOT_FOUND also: no record tells of this epoch. UNSUPPORTED: a tuttid that knows no
+ * epochs of records. */
+TUTTI_API enum tutti_status tutti_admin_ask_about(
+        struct tutti *t, const struct tutti_admin_question *question, struct tutti_answer **ret);
+
 /* A collective that nobody submits. */
 struct tutti_plan_question {
         size_t struct_size;

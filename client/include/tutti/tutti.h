@@ -288,6 +288,9 @@ struct tutti_join_args {
         /* What every collective of this membership is done with, unless its own options say otherwise
          * (TUTTI_RESET_...). NULL: all defaults. Looked at during the call. */
         const struct tutti_options *options;
+        /* Of the member that makes the group: its flight record goes when the group ends, and no other
+         * group's record goes for its sake. For a group that is of no interest once it has ended. */
+        int brief_record;
 };
 
 #define TUTTI_JOIN(...)                                                                                      \
