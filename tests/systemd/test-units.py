@@ -121,6 +121,29 @@ def M5_the_socket_of_the_units_is_the_one_of_the_configuration(_):
     assert f'daemon.socket = {path}\n' in text, path
 
 
+def seconds(text):
+    units = {'ms': 0.001, 's': 1, 'min': 60, 'h': 3600}
+    number, unit = re.fullmatch(r'(\d+)(ms|s|min|h)', text).groups()
+    return int(number) * units[unit]
+
+
+@test
+def it_is_started_again_often_but_not_for_ever(_):
+    head, service = built_unit().split('[Service]')
+    found = dict(re.findall(r'^(StartLimit\w+)=(\S+)$', head, flags=re.M))
+    assert sorted(found) == ['StartLimitBurst', 'StartLimitIntervalSec'], f'the manager\'s own limit holds: {found}'
+    burst, interval_s = int(found['StartLimitBurst']), seconds(found['StartLimitIntervalSec'])
+    pause_s = seconds(re.search(r'^RestartSec=(\S+)$', service, flags=re.M).group(1))
+    watchdog_s = seconds(re.search(r'^WatchdogSec=(\S+)$', service, flags=re.M).group(1))
+    assert burst * pause_s >= 2, 'a few crashes in a row leave the host without tuttid'
+    assert burst * (pause_s + 0.2) < interval_s / 4, 'a tuttid that crashes at its start is started for ever'
+    assert interval_s / watchdog_s < burst, 'a host that stands still for a while is left without tuttid'
+    with open(os.path.join(SOURCE, 'docs', 'operations.md'), encoding='utf-8') as f:
+        text = f.read()
+    assert f'after {burst} starts within two minutes' in text and interval_s == 120, 'docs/operations.md says something else'
+    assert 'systemctl reset-failed tuttid.service tuttid.socket' in text
+
+
 @test
 def every_odd_line_of_the_service_is_explained(_):
     lines = built_unit().splitlines()
