@@ -39,6 +39,7 @@ static const struct unit *units_of(enum value_type type) {
         case VALUE_DURATION: return time_units;
         case VALUE_COUNT:
         case VALUE_TEXT:
+        case VALUE_USERS:
         case VALUE_WORD: break;
         }
         return no_units;
@@ -77,6 +78,7 @@ static const char *advice(enum value_type type) {
         case VALUE_DURATION: return "a number of ns, us, ms, s, min or h";
         case VALUE_COUNT:
         case VALUE_TEXT:
+        case VALUE_USERS:
         case VALUE_WORD: break;
         }
         return "a whole number";
@@ -192,6 +194,7 @@ int value_parse(const struct value_rule *rule, const char *text, void *field, st
         case VALUE_BYTES:
         case VALUE_DURATION: return parse_number(rule, text, field, why);
         case VALUE_WORD: return parse_word(rule, text, field, why);
+        case VALUE_USERS: return users_parse(text, rule->unknown_users, field, why);
         }
         return -EINVAL;
 }
@@ -203,6 +206,7 @@ void value_print_allowed(const struct value_rule *rule, struct text *t) {
                         (unsigned long long)rule->max);
                 return;
         case VALUE_WORD: print_words(rule, t); return;
+        case VALUE_USERS: text_add(t, "names or uids, with blanks between them"); return;
         case VALUE_COUNT:
         case VALUE_BYTES:
         case VALUE_DURATION: print_range(rule, t); return;

@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include "base/check.h"
 #include "base/text.h"
+#include "config-users.h"
 
 enum value_type {
         VALUE_TEXT,     /* char[size] */
@@ -14,6 +15,7 @@ enum value_type {
         VALUE_BYTES,    /* uint64_t */
         VALUE_DURATION, /* uint64_t, nanoseconds */
         VALUE_WORD,     /* an enum whose values count the words from 0 */
+        VALUE_USERS,    /* struct user_list */
 };
 
 struct value_rule {
@@ -24,6 +26,7 @@ struct value_rule {
         const char *word;     /* a number may also be given as this word; NULL: no */
         uint64_t (*of_word)(void);
         const char *const *words; /* VALUE_WORD: NULL-terminated */
+        enum unknown_users unknown_users;
 };
 
 /* Stores what `text` says in `field`. 0, or -EINVAL with "what is wrong; what is allowed" in `why` and *field

@@ -73,6 +73,9 @@ static const struct config_key keys[] = {
         { "daemon.admins", FIELD(admins), .rule.type = VALUE_TEXT, .rule.max = 255, .preset = "0",
                 .help = "The uids that may look at the groups and limits of all users, kick their replicas "
                         "and drain tuttid, with blanks between them." },
+        { "daemon.observers", FIELD(observers), .rule.type = VALUE_USERS, .preset = "tutti-exporter",
+                .help = "The users that may look at the groups and limits of all users, and do nothing about "
+                        "them." },
         { "daemon.confine", .is_fixed = true, FIELD(confine), .rule.type = VALUE_WORD,
                 .rule.words = yes_words, .preset = "yes",
                 .help = "Whether tuttid gives up, when it has started, the system calls that it does not "
@@ -198,8 +201,11 @@ void config_init(struct config *c) {
         struct text why;
         memset(c, 0, sizeof(*c));
         text_init(&why, buf, sizeof(buf));
-        for (size_t i = 0; i < ARRAY_SIZE(keys); i++)
-                CHECK(value_parse(&keys[i].rule, keys[i].preset, field_of(&keys[i], c), &why) == 0);
+        for (size_t i = 0; i < ARRAY_SIZE(keys); i++) {
+                struct value_rule rule = keys[i].rule;
+                rule.unknown_users = UNKNOWN_USERS_ARE_NOBODY;
+                CHECK(value_parse(&rule, keys[i].preset, field_of(&keys[i], c), &why) == 0);
+        }
 }
 
 /* --- reloading --- */
@@ -370,6 +376,10 @@ bool config_is_admin(const struct config *c, uint32_t uid) {
                 if (admin == uid)
                         return true;
         return false;
+}
+
+bool config_is_observer(const struct config *c, uint32_t uid) {
+        return users_have(&c->observers, uid);
 }
 
 static int check_admins(const struct config *c, char *why, size_t why_bytes) {

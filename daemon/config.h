@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include "base/check.h"
 #include "base/log.h"
+#include "config-users.h"
 #include "isa.h"
 #include "model/algorithm.h"
 
@@ -63,6 +64,7 @@ struct config {
         char plan_tuning[CONFIG_PATH_BYTES]; /* a file; "": none */
         struct tuning tuning;                /* what it held when it was read */
         char admins[256];                    /* uids, with blanks or commas between them */
+        struct user_list observers;
         enum log_level log_level;
         enum confine confine;
         enum lane_enabled lane_enabled;
@@ -115,6 +117,8 @@ struct config_changes {
 void config_reload(struct config *c, const struct config *fresh, struct config_changes *ret);
 /* This uid stands in daemon.admins. */
 bool config_is_admin(const struct config *c, uint32_t uid);
+/* This user stands in daemon.observers. */
+bool config_is_observer(const struct config *c, uint32_t uid);
 /* The limits of the user of an override, whole. */
 struct quota_limits config_limits_of(const struct config *c, const struct quota_override *o);
 

@@ -120,6 +120,10 @@ static void write_restarts(const struct metric *m, const struct tutti_row *row, 
         write_plain(m, row->daemon.n_restarts, to);
 }
 
+static void write_sees_all(const struct metric *m, const struct tutti_row *row, struct place *to) {
+        write_plain(m, row->daemon.sees_all, to);
+}
+
 /* Sizes and pids would make a new series each time they change; `tuttictl status` tells them. */
 static const char *lasting_why(const struct tutti_row_fallback *f) {
         return strcmp(f->what, "huge-pages") == 0 ? "memory for which huge pages were asked lies in others"
@@ -371,6 +375,10 @@ static const struct metric metrics[] = {
                 PART_STATUS, TUTTI_ROW_DAEMON, write_regrets, MERGE_SUM },
         { "tutti_worker_restarts_total", "counter", "How often the GPU process was started anew", PART_STATUS,
                 TUTTI_ROW_DAEMON, write_restarts, MERGE_SUM },
+        { "tutti_exporter_sees_all", "gauge",
+                "1 when this answer is about every user; 0: about the exporter's own alone "
+                "(daemon.observers)",
+                PART_STATUS, TUTTI_ROW_DAEMON, write_sees_all, MERGE_MAX },
         { "tutti_fallback", "gauge", "Something is less than it could be; always 1", PART_STATUS,
                 TUTTI_ROW_FALLBACK, write_fallback, MERGE_MAX },
         { "tutti_device_workers", "gauge", "Threads that execute on a device", PART_STATUS, TUTTI_ROW_DEVICE,

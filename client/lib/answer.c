@@ -136,6 +136,7 @@ static void copy_daemon(struct answer *a, const struct row_daemon *r, struct tut
                 .drained_by = copy_string(a, r->drained_by),
                 .n_groups_left = r->n_groups_left,
                 .log_level = copy_string(a, r->log_level),
+                .sees_all = r->sees_all,
         };
 }
 

@@ -24,6 +24,7 @@ static struct row_daemon daemon_in(const Tutti__V1__DaemonRow *m) {
                 .drained_by = string_in(m->drained_by),
                 .n_groups_left = m->n_groups_left,
                 .log_level = string_in(m->log_level),
+                .sees_all = m->sees_all,
                 .n_prepared = m->n_prepared,
                 .n_started = m->n_started,
                 .n_replayed = m->n_replayed,

@@ -31,6 +31,7 @@ static void daemon_out(const struct row_daemon *r, Tutti__V1__DaemonRow *m) {
         m->drained_by = string_out(r->drained_by);
         m->n_groups_left = r->n_groups_left;
         m->log_level = string_out(r->log_level);
+        m->sees_all = r->sees_all;
 }
 
 static void device_out(const struct row_device *r, Tutti__V1__DeviceRow *m) {

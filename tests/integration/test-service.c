@@ -344,6 +344,20 @@ START_TEST(a_reload_of_a_bad_file_changes_nothing_and_says_where_it_is_bad) {
 }
 END_TEST
 
+/* A tuttid that is confined still reads who is in the host's files. */
+START_TEST(O6_a_reload_takes_observers_by_name_and_refuses_whom_it_does_not_find) {
+        struct manager *m = start_with_config("");
+        reload(m, "[daemon]\nobservers = root 4711\n");
+        expect_in(manager_log(m), "reloaded: daemon.observers\n");
+        reload(m, "[daemon]\nobservers = root no-such-user\n");
+        expect_in(manager_log(m), "not reloaded, everything stays as it was");
+        expect_in(manager_log(m),
+                "tuttid.conf:2: daemon.observers = root no-such-user: no user \"no-such-user\" on this host");
+        ck_assert_int_eq(manager_end(m, SIGTERM), 0);
+        manager_free(m);
+}
+END_TEST
+
 UNIT_MAIN("service", 60, G13_P24_ready_is_told_when_it_serves_also_after_kill9,
         G13_what_cannot_start_is_never_ready_and_says_why, stopping_is_told_with_why,
         signs_of_life_come_while_the_loop_turns_and_stop_with_it,
@@ -355,4 +369,5 @@ UNIT_MAIN("service", 60, G13_P24_ready_is_told_when_it_serves_also_after_kill9,
         G13_who_connects_during_the_start_waits_for_its_deadline_and_is_told,
         G13_who_cannot_start_tells_no_readiness_and_says_why,
         a_reload_takes_what_may_change_and_says_what_needs_a_restart,
-        a_reload_of_a_bad_file_changes_nothing_and_says_where_it_is_bad)
+        a_reload_of_a_bad_file_changes_nothing_and_says_where_it_is_bad,
+        O6_a_reload_takes_observers_by_name_and_refuses_whom_it_does_not_find)

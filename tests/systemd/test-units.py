@@ -121,6 +121,25 @@ def M5_the_socket_of_the_units_is_the_one_of_the_configuration(_):
     assert f'daemon.socket = {path}\n' in text, path
 
 
+@test
+def the_exporter_runs_as_the_user_whom_tuttid_lets_see_all(folder):
+    exporter = os.path.join(BUILD, 'systemd', 'tutti-exporter.service')
+    if not os.path.exists(exporter):
+        return
+    with open(exporter, encoding='utf-8') as f:
+        unit = f.read()
+    user = re.search(r'^User=(.*)$', unit, flags=re.M)
+    assert user and 'DynamicUser' not in re.sub(r'^#.*$', '', unit, flags=re.M), 'its uid is another one at each start'
+    _, text = run(f'{BUILD}/daemon/tuttid', '--help')
+    assert f'daemon.observers = {user.group(1)}\n' in text, user.group(1)
+    os.mkdir(os.path.join(folder, 'etc'))
+    code, text = run('systemd-sysusers', f'--root={folder}', os.path.join(SOURCE, 'systemd', 'sysusers.conf'))
+    assert code == 0, text
+    with open(os.path.join(folder, 'etc', 'group'), encoding='utf-8') as f:
+        members = next(line for line in f if line.startswith('tutti:')).strip().split(':')[3].split(',')
+    assert sorted(members) == sorted(['tuttid', user.group(1)]), members
+
+
 def seconds(text):
     units = {'ms': 0.001, 's': 1, 'min': 60, 'h': 3600}
     number, unit = re.fullmatch(r'(\d+)(ms|s|min|h)', text).groups()

@@ -268,6 +268,51 @@ START_TEST(O6_admins_are_uids) {
 }
 END_TEST
 
+START_TEST(O6_observers_are_users_by_name_or_uid) {
+        struct config c, other;
+        config_init(&c);
+        config_init(&other);
+        ck_assert(!config_is_observer(&c, 0)); /* the default is somebody else, or nobody */
+        set_ok(&c, "daemon.observers", "root, 1001\t1002 1001");
+        ck_assert_uint_eq(c.observers.n, 3);
+        ck_assert(config_is_observer(&c, 0) && config_is_observer(&c, 1001) && config_is_observer(&c, 1002));
+        ck_assert(!config_is_observer(&c, 1000) && !config_is_admin(&c, 1001));
+        set_ok(&c, "daemon.observers", "0 1001 1002");
+        set_ok(&other, "daemon.observers", "root 1001 1002");
+        ck_assert_mem_eq(&c.observers, &other.observers, sizeof(c.observers)); /* a reload changes nothing */
+        set_ok(&c, "daemon.observers", "");
+        ck_assert_uint_eq(c.observers.n, 0);
+        set_refused("daemon.observers", "root no-such-user",
+                "daemon.observers = root no-such-user: no user \"no-such-user\" on this host; use names or "
+                "uids, with blanks between them.");
+        set_refused("daemon.observers", "4294967295",
+                "daemon.observers = 4294967295: no user \"4294967295\" on this host; use names or uids, with "
+                "blanks between them.");
+        read_refused("[daemon]\n# who looks on\nobservers = no-such-user\n",
+                "tuttid.conf:3: daemon.observers = no-such-user: no user \"no-such-user\" on this host; use "
+                "names or uids, with blanks between them.");
+}
+END_TEST
+
+START_TEST(O6_a_key_names_64_users_and_no_more) {
+        char text[400] = "";
+        struct config c;
+        config_init(&c);
+        for (int i = 0; i < MAX_USERS_A_KEY; i++)
+                snprintf(text + strlen(text), sizeof(text) - strlen(text), "%d ", 1000 + i);
+        set_ok(&c, "daemon.observers", text);
+        ck_assert_uint_eq(c.observers.n, MAX_USERS_A_KEY);
+        ck_assert(config_is_observer(&c, 1000 + MAX_USERS_A_KEY - 1));
+        set_ok(&c, "daemon.observers", strcat(text, "1000")); /* named twice */
+        char why[600];
+        ck_assert_int_eq(config_set(&c, "daemon.observers", strcat(text, "0"), why, sizeof(why)), -EINVAL);
+        ck_assert_msg(strstr(why, ": more than 64 users."), "%s", why);
+        memset(text, 'x', 100);
+        text[100] = '\0';
+        ck_assert_int_eq(config_set(&c, "daemon.observers", text, why, sizeof(why)), -EINVAL);
+}
+END_TEST
+
 START_TEST(unknown_keys_name_their_neighbours) {
         set_refused("quota.group", "1",
                 "quota.group = 1: unknown key; did you mean daemon.group or quota.groups?");
@@ -404,6 +449,7 @@ static void uncomment(const char *sample, char *text) {
         for (const char *line = sample; *line;) {
                 size_t n = strcspn(line, "\n") + 1;
                 bool is_setting = line[0] == '#' && line[1] >= 'a' && line[1] <= 'z';
+                is_setting &= strncmp(line, "#observers", 10) != 0; /* a user that need not be here */
                 memcpy(text, line + is_setting, n - is_setting);
                 text += n - is_setting;
                 line += n;
@@ -463,7 +509,7 @@ static void check_document(
                 check_contains(name, text, help, d.help, "");
                 check_contains(name, text, allowed, d.allowed, "");
         }
-        ck_assert_uint_eq(n, 34);
+        ck_assert_uint_eq(n, 35);
 }
 
 START_TEST(the_sample_has_every_key) {
@@ -501,6 +547,7 @@ UNIT_MAIN("config", 10, defaults_are_those_of_the_documents, mapped_bytes_is_the
         every_unit_counts, every_key_reaches_its_own_field, words_are_those_of_the_log,
         instruction_sets_are_named_as_in_the_file, refusals_say_what_is_allowed,
         unknown_keys_name_their_neighbours, O4_a_user_may_have_limits_of_its_own, O6_admins_are_uids,
+        O6_observers_are_users_by_name_or_uid, O6_a_key_names_64_users_and_no_more,
         a_file_is_read_over_what_is_there, a_file_that_is_wrong_names_the_line, an_indented_line_is_a_line,
         a_long_line_is_refused_and_not_cut, a_file_that_cannot_be_read_is_said,
         G1_a_socket_path_of_108_bytes_is_refused, a_text_that_does_not_fit_is_refused,

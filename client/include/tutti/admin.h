@@ -82,6 +82,7 @@ struct tutti_row_daemon {
         uint64_t n_assisted; /* of n_on_lane: in which more than one thread had a part */
         uint64_t n_rings;    /* how often a client woke the lane's thread, which sleeps when nothing comes */
         uint64_t n_regrets;  /* how often that thread gave up yielding for a while: others use up its core */
+        int sees_all;        /* who asks may ask about every user */
 };
 
 struct tutti_row_device {
@@ -307,7 +308,8 @@ struct tutti_plan_question {
 TUTTI_API enum tutti_status tutti_admin_plan(
         struct tutti *t, const struct tutti_plan_question *question, struct tutti_answer **ret);
 /* From here on questions on this connection are about what this user has. tuttid lets admins (daemon.admins)
- * ask about others: everybody else gets PERMISSION. Not while another thread asks. OK, INVALID. */
+ * and observers (daemon.observers) ask about others: everybody else gets PERMISSION. Not while another thread
+ * asks. OK, INVALID. */
 TUTTI_API enum tutti_status tutti_admin_set_user(struct tutti *t, uint32_t uid);
 TUTTI_API void tutti_answer_free(struct tutti_answer *a);
 
