@@ -140,6 +140,10 @@ static void write_quota_of(struct row_writer *w, uint32_t uid) {
                         .used = quota_used(quotas, uid, (enum quota)i),
                         .limit = quota_limit(quotas, uid, (enum quota)i),
                         .n_refused = quota_refused(quotas, uid, (enum quota)i) };
+        writer_add(w, ROW_LOSSES, 0)->losses = (struct row_losses){ .uid = uid,
+                .n_died = quota_losses(quotas, uid, LOSS_DIED),
+                .n_disconnected = quota_losses(quotas, uid, LOSS_DISCONNECTED),
+                .n_ejected = quota_losses(quotas, uid, LOSS_EJECTED) };
 }
 
 /* Whom it is about comes first; who sees all, and named nobody, hears of the others too. */

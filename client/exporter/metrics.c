@@ -340,6 +340,21 @@ static void write_quota_refused(const struct metric *m, const struct tutti_row *
         write_quota_value(m, &row->quota, row->quota.n_refused, to);
 }
 
+static void write_loss(const struct metric *m, const struct tutti_row_losses *l, const char *reason,
+        uint64_t n, struct place *to) {
+        FILE *f = begin(m, to);
+        label_write_number('{', "uid", l->uid, f);
+        label_write(',', "reason", reason, f);
+        end(m, (double)n, to, f);
+}
+
+/* Zeros too, or the first loss would be no increase. */
+static void write_losses(const struct metric *m, const struct tutti_row *row, struct place *to) {
+        write_loss(m, &row->losses, "died", row->losses.n_died, to);
+        write_loss(m, &row->losses, "disconnected", row->losses.n_disconnected, to);
+        write_loss(m, &row->losses, "ejected", row->losses.n_ejected, to);
+}
+
 /* --- the table --- */
 
 static const struct metric metrics[] = {
@@ -410,7 +425,8 @@ static const struct metric metrics[] = {
                 PART_STATUS, TUTTI_ROW_GROUP_FALLBACK, write_group_fallbacks, MERGE_SUM },
         { "tutti_replica_up", "gauge", "1 while a replica is there and not stopped", PART_GROUPS,
                 TUTTI_ROW_MEMBER, write_replica_up, MERGE_MIN },
-        { "tutti_replica_lost", "gauge", "1 when a replica has died, disconnected or was ejected",
+        { "tutti_replica_lost", "gauge",
+                "1 while a replica that has died, disconnected or was ejected has its rank in a group",
                 PART_GROUPS, TUTTI_ROW_MEMBER, write_replica_lost, MERGE_MAX },
         { "tutti_replica_last_event_age_seconds", "gauge",
                 "Time since the last collective that a replica has finished", PART_GROUPS, TUTTI_ROW_MEMBER,
@@ -432,6 +448,9 @@ static const struct metric metrics[] = {
         { "tutti_quota_refusals_total", "counter",
                 "Requests that were refused since a user was at a limit, by resource", PART_QUOTA,
                 TUTTI_ROW_QUOTA, write_quota_refused, MERGE_SUM },
+        { "tutti_replicas_lost_total", "counter",
+                "Replicas of a user that have died, disconnected or were ejected, by reason", PART_QUOTA,
+                TUTTI_ROW_LOSSES, write_losses, MERGE_SUM },
 };
 
 #define N_METRICS (sizeof(metrics) / sizeof(*metrics))

@@ -397,6 +397,10 @@ static void copy_row(struct answer *a, const struct row *r, struct tutti_row *re
         case ROW_CLASS: copy_class(a, &r->class, &ret->size_class); return;
         case ROW_GROUP_FALLBACK: copy_group_fallback(a, &r->group_fallback, &ret->group_fallback); return;
         case ROW_DUMP: ret->dump.missed = r->dump.missed; return;
+        case ROW_LOSSES:
+                ret->losses = (struct tutti_row_losses){ r->losses.uid, r->losses.n_died,
+                        r->losses.n_disconnected, r->losses.n_ejected };
+                return;
         }
 }
 

@@ -219,6 +219,13 @@ static struct row_quota quota_in(const Tutti__V1__QuotaRow *m) {
                 .n_refused = m->n_refused };
 }
 
+static struct row_losses losses_in(const Tutti__V1__LossesRow *m) {
+        return (struct row_losses){ .uid = m->uid,
+                .n_died = m->n_died,
+                .n_disconnected = m->n_disconnected,
+                .n_ejected = m->n_ejected };
+}
+
 static int result_in(const Tutti__V1__ResultRow *m, struct arena *arena, struct row_result *ret) {
         *ret = (struct row_result){ .job = string_in(m->job),
                 .group = string_in(m->group),
@@ -321,6 +328,10 @@ int row_in(const Tutti__V1__Row *m, struct arena *arena, struct row *ret) {
         case TUTTI__V1__ROW__ROW_DUMP:
                 ret->type = ROW_DUMP;
                 ret->dump = (struct row_dump){ .missed = m->dump->missed };
+                return 0;
+        case TUTTI__V1__ROW__ROW_LOSSES:
+                ret->type = ROW_LOSSES;
+                ret->losses = losses_in(m->losses);
                 return 0;
         case TUTTI__V1__ROW__ROW__NOT_SET:
         case _TUTTI__V1__ROW__ROW__CASE_IS_INT_SIZE: break;

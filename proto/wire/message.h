@@ -395,6 +395,7 @@ enum row_type {
         ROW_CLASS,
         ROW_GROUP_FALLBACK,
         ROW_DUMP,
+        ROW_LOSSES,
 };
 
 struct row_daemon {
@@ -510,6 +511,11 @@ struct row_quota {
         uint64_t used, limit, n_refused;
 };
 
+struct row_losses {
+        uint32_t uid;
+        uint64_t n_died, n_disconnected, n_ejected; /* replicas, since the start */
+};
+
 struct row_plan {
         const char *algorithm, *order, *device, *why, *fallback, *text;
         uint32_t n_steps, n_phases;
@@ -568,6 +574,7 @@ struct row {
                 struct row_class class;
                 struct row_group_fallback group_fallback;
                 struct row_dump dump;
+                struct row_losses losses;
         };
 };
 

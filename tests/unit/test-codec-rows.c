@@ -303,6 +303,14 @@ START_TEST(rows_of_counters) {
         SAME(c, d, limit);
         SAME(c, d, n_refused);
 
+        struct row losses = { .type = ROW_LOSSES,
+                .losses = { .uid = 1, .n_died = UINT64_MAX, .n_disconnected = 3, .n_ejected = 4 } };
+        const struct row_losses *e = &losses.losses, *f = &pass_row(&losses)->losses;
+        SAME(e, f, uid);
+        SAME(e, f, n_died);
+        SAME(e, f, n_disconnected);
+        SAME(e, f, n_ejected);
+
         struct row none = { .type = ROW_NONE };
         pass_row(&none);
 }

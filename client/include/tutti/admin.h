@@ -60,7 +60,8 @@ enum tutti_row_type {
         TUTTI_ROW_PLAN,
         TUTTI_ROW_CLASS,
         TUTTI_ROW_GROUP_FALLBACK,
-        TUTTI_ROW_DUMP
+        TUTTI_ROW_DUMP,
+        TUTTI_ROW_LOSSES
 };
 
 struct tutti_row_daemon {
@@ -196,6 +197,13 @@ struct tutti_row_quota {
         uint64_t used, limit, n_refused; /* n_refused: requests, while this user has anything here */
 };
 
+/* Replicas of a user that were lost since tuttid has started, whatever became of their groups: with quotas.
+ */
+struct tutti_row_losses {
+        uint32_t uid;
+        uint64_t n_died, n_disconnected, n_ejected;
+};
+
 struct tutti_holder {
         uint32_t rank, pid, n_slots; /* pid 0: not visible from tuttid */
         enum tutti_process_state state;
@@ -267,6 +275,7 @@ struct tutti_row {
                 struct tutti_row_class size_class;
                 struct tutti_row_group_fallback group_fallback;
                 struct tutti_row_dump dump;
+                struct tutti_row_losses losses;
         };
 };
 
