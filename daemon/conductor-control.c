@@ -71,6 +71,7 @@ static enum status control_kick(
         struct conductor *c, const struct session *s, const struct msg_control *ask, struct error *err) {
         struct viewer viewer = s->viewer;
         viewer.uid = ask->has_user ? ask->user : s->uid;
+        viewer.sees_all = viewer.is_admin; /* who merely observes acts as if it did not */
         if (viewer.uid != s->uid && !viewer.is_admin)
                 return error_set(err, STATUS_PERMISSION, FIELD_UNSPECIFIED,
                         "uid %u kicks within its own groups alone; who may elsewhere stands in daemon.admins",

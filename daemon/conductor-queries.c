@@ -174,14 +174,18 @@ static void write_quota_of(struct row_writer *w, uint32_t uid) {
                         .used = quota_used(quotas, uid, (enum quota)i),
                         .limit = quota_limit(quotas, uid, (enum quota)i),
                         .n_refused = quota_refused(quotas, uid, (enum quota)i) };
+        writer_add(w, ROW_LOSSES, 0)->losses = (struct row_losses){ .uid = uid,
+                .n_died = quota_losses(quotas, uid, LOSS_DIED),
+                .n_disconnected = quota_losses(quotas, uid, LOSS_DISCONNECTED),
+                .n_ejected = quota_losses(quotas, uid, LOSS_EJECTED) };
 }
 
-/* Whom it is about comes first; an admin who named nobody hears of the others too. */
+/* Whom it is about comes first; who sees all, and named nobody, hears of the others too. */
 static bool write_quota(struct row_writer *w, struct query *q) {
         uint32_t uids[MAX_LISTED_USERS];
         uint32_t n = quota_list_users(w->conductor->house.quotas, uids, MAX_LISTED_USERS);
         write_quota_of(w, w->session->viewer.uid);
-        if (!w->session->viewer.is_admin || q->has_user)
+        if (!w->session->viewer.sees_all || q->has_user)
                 return true;
         for (uint32_t i = 0; i < n && i < MAX_LISTED_USERS; i++)
                 if (uids[i] != w->session->uid)
@@ -271,9 +275,11 @@ static enum status refuse_unknown_group(const struct query *q, struct error *err
 
 static enum status query_check(
         const struct conductor *c, const struct session *s, const struct query *q, struct error *err) {
-        if (s->viewer.uid != s->uid && !s->viewer.is_admin)
+        if (s->viewer.uid != s->uid && !s->viewer.sees_all)
                 return error_set(err, STATUS_PERMISSION, FIELD_UNSPECIFIED,
-                        "uid %u sees its own alone; who sees others' stands in daemon.admins", s->uid);
+                        "uid %u sees its own alone; who sees others' stands in daemon.admins or "
+                        "daemon.observers",
+                        s->uid);
         if ((unsigned int)q->what >= ARRAY_SIZE(parts) || !parts[q->what][0])
                 return error_set(err, STATUS_UNSUPPORTED, FIELD_UNSPECIFIED,
                         "tuttid %s cannot answer this question", TUTTI_VERSION);

@@ -21,6 +21,7 @@ static void conductor_welcome(struct conductor *c, struct session *s, const stru
         s->is_greeted = true;
         text_copy(s->process, sizeof(s->process), r->hello.process);
         s->viewer.is_admin = config_is_admin(c->house.config, s->uid);
+        s->viewer.sees_all = s->viewer.is_admin || config_is_observer(c->house.config, s->uid);
         viewer_show(&s->viewer, r->hello.secret);
         const struct reply reply = { .request = r->request,
                 .status = STATUS_OK,

@@ -70,6 +70,7 @@ bool write_daemon(struct row_writer *w, struct query *q) {
                 .drained_by = describe_drain(c, &w->arena),
                 .n_groups_left = count_groups_left(c, w->session, n_groups),
                 .log_level = log_level_name(log_level()),
+                .sees_all = w->session->viewer.sees_all,
                 .n_restarts = workers_n_restarts(c->house.workers),
                 .n_prepared = conductor_n_prepared(c),
                 .n_started = c->n_started,

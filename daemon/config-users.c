@@ -49,6 +49,14 @@ static int parse_user(const char *word, const struct user_names *names, uint32_t
         return is_number(word) ? parse_uid(word, ret, why) : parse_name(word, names, ret, why);
 }
 
+void users_preset(const char *name, const struct user_names *names, struct user_list *ret) {
+        char ignored[256];
+        struct text why;
+        text_init(&why, ignored, sizeof(ignored));
+        *ret = (struct user_list){ 0 };
+        ret->n = *name != '\0' && parse_user(name, names, &ret->uids[0], &why) == 0;
+}
+
 int users_parse(const char *text, const struct user_names *names, struct user_list *ret, struct text *why) {
         struct user_list list = { 0 };
         for (text += strspn(text, SEPARATORS); *text; text += strspn(text, SEPARATORS)) {

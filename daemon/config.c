@@ -56,6 +56,9 @@ static const struct config_key keys[] = {
         { "daemon.admins", FIELD(admins), .rule.type = VALUE_USERS, .preset = "0",
                 .help = "The users who may look at the groups and limits of all users, kick their replicas "
                         "and drain tuttid." },
+        { "daemon.observers", FIELD(observers), .rule.type = VALUE_USERS, .preset = "tutti-exporter",
+                .help = "The users who may look at the groups and limits of all users, and do nothing about "
+                        "them." },
         { "daemon.confine", .is_fixed = true, FIELD(confine), .rule.type = VALUE_WORD,
                 .rule.words = yes_words, .preset = "yes",
                 .help = "Whether tuttid gives up, when it has started, the system calls that it does not "
@@ -192,7 +195,18 @@ void config_init(struct config *c) {
         memset(c, 0, sizeof(*c));
         text_init(&why, buf, sizeof(buf));
         for (size_t i = 0; i < ARRAY_SIZE(keys); i++)
-                CHECK(value_parse(&keys[i].rule, keys[i].preset, NULL, field_of(&keys[i], c), &why) == 0);
+                if (keys[i].rule.type == VALUE_USERS)
+                        users_preset(keys[i].preset, NULL, field_of(&keys[i], c));
+                else
+                        CHECK(value_parse(&keys[i].rule, keys[i].preset, NULL, field_of(&keys[i], c), &why) ==
+                                0);
+}
+
+void config_know_names(struct config *c, const struct user_names *names) {
+        c->names = names;
+        for (size_t i = 0; i < ARRAY_SIZE(keys); i++)
+                if (keys[i].rule.type == VALUE_USERS)
+                        users_preset(keys[i].preset, names, field_of(&keys[i], c));
 }
 
 /* --- reloading --- */
@@ -291,6 +305,10 @@ struct quota_limits config_limits_of(const struct config *c, const struct quota_
 
 bool config_is_admin(const struct config *c, uint32_t uid) {
         return users_have(&c->admins, uid);
+}
+
+bool config_is_observer(const struct config *c, uint32_t uid) {
+        return users_have(&c->observers, uid);
 }
 
 /* --- setting --- */

@@ -63,7 +63,7 @@ struct config {
         uint64_t plan_library_from_bytes;    /* LIBRARY_FROM_AUTO: as the tuning says */
         char plan_tuning[CONFIG_PATH_BYTES]; /* a file; "": none */
         struct tuning tuning;                /* what it held when it was read */
-        struct user_list admins;
+        struct user_list admins, observers;
         enum log_level log_level;
         enum confine confine;
         enum lane_enabled lane_enabled;
@@ -83,6 +83,8 @@ const char *config_isa_word(enum isa isa);
 
 /* The defaults of docs and config/tuttid.conf; mapped_bytes is MemTotal. There are no `names`. */
 void config_init(struct config *c);
+/* From here on users may be named; those of defaults are looked up. Comes before all that is read. */
+void config_know_names(struct config *c, const struct user_names *names);
 
 /* Reads an INI file over `c`, which is untouched on failure; then `why` holds "file:line: key = value: what
  * is wrong; what is allowed". 0 or negative errno. */
@@ -125,6 +127,8 @@ struct config_changes {
 void config_reload(struct config *c, const struct config *fresh, struct config_changes *ret);
 /* This uid stands in daemon.admins. */
 bool config_is_admin(const struct config *c, uint32_t uid);
+/* This user stands in daemon.observers. */
+bool config_is_observer(const struct config *c, uint32_t uid);
 /* The limits of the user of an override, whole. */
 struct quota_limits config_limits_of(const struct config *c, const struct quota_override *o);
 

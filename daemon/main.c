@@ -162,7 +162,7 @@ static int read_options(struct config *c, struct call *call, char *why, size_t w
 
 static int make_config(struct config *ret, struct call *call, char *why, size_t why_bytes) {
         config_init(ret);
-        ret->names = &host_users;
+        config_know_names(ret, &host_users);
         int r = read_files(ret, call, why, why_bytes);
         if (r < 0)
                 return r;

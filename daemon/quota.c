@@ -8,8 +8,8 @@ struct quota_user {
         struct quotas *quotas;
         uint32_t uid;
         uint64_t n_charges; /* the user lives while there are any, or while it is remembered */
-        uint64_t used[N_QUOTA], refused[N_QUOTA];
-        bool was_refused;
+        uint64_t used[N_QUOTA], refused[N_QUOTA], lost[LOSS_EJECTED + 1];
+        bool is_worth_remembering;
         UT_hash_handle hh;
 };
 
@@ -133,7 +133,7 @@ static enum status charge_fail(struct error *err, enum status status) {
 /* The user has no charges any more. */
 static void user_forget(struct quota_user *user) {
         struct quotas *q = user->quotas;
-        if (user->was_refused && q->n_remembered < QUOTA_MAX_REMEMBERED) {
+        if (user->is_worth_remembering && q->n_remembered < QUOTA_MAX_REMEMBERED) {
                 q->n_remembered++;
                 return;
         }
@@ -146,7 +146,7 @@ static void count_refusal(struct quotas *q, struct quota_user *user, uint32_t ui
         bool is_new = !user;
         if (is_new && !(user = user_new(q, uid)))
                 return;
-        user->was_refused = true;
+        user->is_worth_remembering = true;
         user->refused[quota]++;
         if (is_new)
                 user_forget(user);
@@ -234,6 +234,19 @@ uint64_t quota_refused(const struct quotas *q, uint32_t uid, enum quota quota) {
         return user ? user->refused[quota] : 0;
 }
 
+void quota_count_loss(struct quotas *q, uint32_t uid, enum loss loss) {
+        struct quota_user *user = user_find(q, uid);
+        if (!user || loss > LOSS_EJECTED)
+                return;
+        user->is_worth_remembering = true;
+        user->lost[loss]++;
+}
+
+uint64_t quota_losses(const struct quotas *q, uint32_t uid, enum loss loss) {
+        const struct quota_user *user = user_find(q, uid);
+        return user && loss <= LOSS_EJECTED ? user->lost[loss] : 0;
+}
+
 uint64_t quota_limit(const struct quotas *q, uint32_t uid, enum quota quota) {
         struct override *o = NULL;
         if (q->overrides)
@@ -246,14 +259,14 @@ uint32_t quota_users(const struct quotas *q) {
 }
 
 uint32_t quota_list_users(const struct quotas *q, uint32_t *uids, uint32_t n) {
-        uint32_t i = 0;
+        uint32_t i, n_here = 0, n_gone = 0;
         struct quota_user *user, *tmp;
         HASH_ITER (hh, q->users, user, tmp) {
+                i = user->n_charges ? n_here++ : quota_users(q) + n_gone++;
                 if (i < n)
                         uids[i] = user->uid;
-                i++;
         }
-        return i;
+        return n_here + n_gone;
 }
 
 uint64_t quota_total(const struct quotas *q, enum quota quota) {

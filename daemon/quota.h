@@ -1,8 +1,8 @@
 /* What each user makes tuttid hold, and the limits of it.
  *
  * A charge is an object inside the thing that holds the resource and is undone by charge_release, so that no
- * counter can drift. A user exists as long as something is charged to it, or it was refused and is
- * remembered. What a thing costs grows with the
+ * counter can drift. A user exists as long as something is charged to it, or it was refused or lost a replica
+ * and is remembered. What a thing costs grows with the
  * memory behind it: a pending submission counts once for each QUOTA_ENTRIES_BEGUN entries begun, a group once
  * for each QUOTA_RANKS_BEGUN ranks begun. Pure; lives on the loop thread. */
 #pragma once
@@ -81,10 +81,15 @@ uint64_t quota_used(const struct quotas *q, uint32_t uid, enum quota quota);
 /* How often this user was refused, where somebody was told of it (`err`). Users who were are remembered when
  * they have nothing here any more, QUOTA_MAX_REMEMBERED of them. */
 uint64_t quota_refused(const struct quotas *q, uint32_t uid, enum quota quota);
+/* A replica of this user, who has something charged, has died, was disconnected or ejected. Remembered as
+ * refusals are. */
+void quota_count_loss(struct quotas *q, uint32_t uid, enum loss loss);
+uint64_t quota_losses(const struct quotas *q, uint32_t uid, enum loss loss);
+uint64_t quota_losses(const struct quotas *q, uint32_t uid, enum loss loss);
 uint64_t quota_limit(const struct quotas *q, uint32_t uid, enum quota quota);
 /* Users with something charged. */
 uint32_t quota_users(const struct quotas *q);
-/* Fills `uids` with up to `n` of them and of those remembered; returns how many there are. */
+/* Fills `uids` with up to `n` of them, and behind them of those remembered; returns how many there are. */
 uint32_t quota_list_users(const struct quotas *q, uint32_t *uids, uint32_t n);
 /* Over all users. */
 uint64_t quota_total(const struct quotas *q, enum quota quota);

@@ -18,6 +18,8 @@ static void member_go(struct rendezvous *r, struct member *m, const struct depar
         struct list *circles, struct outcome *out) {
         struct circle *c = circle_of(m->group);
         bool is_newcomer = m->state == MEMBER_JOINING && c->group.state != GROUP_FORMING;
+        if (how->state == MEMBER_LOST)
+                quota_count_loss(r->quotas, c->group.uid, how->loss);
         member_end_busy(r, m, how->now_ns, out);
         c->n_alive -= m->state == MEMBER_ALIVE;
         m->state = how->state;

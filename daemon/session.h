@@ -46,7 +46,7 @@ struct session {
         bool is_kept;      /* its connection is of the tuttid before: until hello it is spoken to that one */
         bool may_be_handed_over; /* its client knows what to do when the next tuttid has it */
         char process[32];        /* the program's name, as it says */
-        struct viewer viewer;    /* what it may see; is_admin is the conductor's to say */
+        struct viewer viewer;    /* what it may see; is_admin and sees_all are the conductor's to say */
         unsigned int events;     /* enum session_event; taken with session_take_events */
         /* The conductor's notes on this connection. */
         struct half *assembly; /* a submission whose parts are coming */

@@ -18,5 +18,5 @@ void viewer_show(struct viewer *v, const char *secret) {
 }
 
 bool viewer_sees(const struct viewer *v, uint32_t uid, const char *secret) {
-        return uid == v->uid && (v->is_admin || secret[0] == '\0' || has_shown(v, secret));
+        return uid == v->uid && (v->sees_all || secret[0] == '\0' || has_shown(v, secret));
 }

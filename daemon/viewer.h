@@ -1,8 +1,9 @@
 /* Who asks, and which groups and records they may see (P19).
  *
  * Users see their own; of those that a job secret keeps, only whose secret they have shown: in their hello,
- * or by joining with it. Admins (daemon.admins) see what any user has, one user at a time. Seeing is all that
- * this is about: nobody joins, aborts or ends what is another user's. Lives in a session. Pure. */
+ * or by joining with it. Admins and observers (daemon.admins, daemon.observers) see what any user has, one
+ * user at a time. Seeing is all that this is about: nobody joins, aborts or ends what is another user's.
+ * Lives in a session. Pure. */
 #pragma once
 
 #include <stdbool.h>
@@ -11,10 +12,11 @@
 
 #define MAX_SHOWN_SECRETS 4
 
-/* Zero but for uid and is_admin: has shown nothing. */
+/* Zero but for uid, is_admin and sees_all: has shown nothing. */
 struct viewer {
-        uint32_t uid; /* whose things it looks at: its own user's, or an admin's choice */
-        bool is_admin;
+        uint32_t uid;     /* whose things it looks at: its own user's, or an admin's choice */
+        bool is_admin;    /* may act for all, and sees all */
+        bool sees_all;    /* whatever the user, whatever the secret */
         uint32_t n_shown; /* secrets ever shown; the last MAX_SHOWN_SECRETS are kept */
         char shown[MAX_SHOWN_SECRETS][MAX_SECRET_BYTES];
 };

@@ -143,6 +143,7 @@ static bool find_in_row(const struct health_view *v, const struct tutti_row *row
         case TUTTI_ROW_HISTOGRAM:
         case TUTTI_ROW_PLAN:
         case TUTTI_ROW_DUMP:
+        case TUTTI_ROW_LOSSES:
         case TUTTI_ROW_CLASS: return false;
         }
         return false;

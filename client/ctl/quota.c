@@ -102,7 +102,8 @@ static int quota_query(struct query *q) {
 const struct command command_quota = {
         .name = "quota",
         .usage = "quota [--json] [--socket PATH] [--user UID]",
-        .summary = "what this user makes tuttid hold, and the limits; of an admin, what everybody does",
+        .summary = "what this user makes tuttid hold, and the limits; of an admin or an observer, what "
+                   "everybody does",
         .help = "Who is at a limit gets QUOTA; other users do not notice. tuttictl's own connection and\n"
                 "its descriptors count. Refused counts requests, also of those who have nothing here now\n"
                 "(256 of them are remembered). Limits are set in tuttid.conf, section [quota].\n",

@@ -31,6 +31,7 @@ const char *row_job(const struct tutti_row *row) {
         case TUTTI_ROW_FALLBACK:
         case TUTTI_ROW_BUFFER:
         case TUTTI_ROW_DUMP:
+        case TUTTI_ROW_LOSSES:
         case TUTTI_ROW_QUOTA: return "";
         }
         return "";
@@ -54,6 +55,7 @@ const char *row_group(const struct tutti_row *row) {
         case TUTTI_ROW_FALLBACK:
         case TUTTI_ROW_BUFFER:
         case TUTTI_ROW_DUMP:
+        case TUTTI_ROW_LOSSES:
         case TUTTI_ROW_QUOTA: return "";
         }
         return "";

@@ -33,6 +33,19 @@ static enum MHD_Result answer_text(struct MHD_Connection *connection, unsigned i
                 MHD_RESPMEM_PERSISTENT);
 }
 
+/* Once, until it has been otherwise. */
+static void warn_of_what_is_hidden(const struct scrape *scrape) {
+        static int is_told;
+        if (scrape->status != TUTTI_OK)
+                return;
+        if (!scrape->sees_all && !is_told)
+                fprintf(stderr,
+                        "tutti-exporter: warning: it sees what its own user (uid %u) has, and nobody else's "
+                        "groups; name it in daemon.observers of tuttid.conf, and reload tuttid\n",
+                        scrape->n_users ? scrape->users[0].uid : (uint32_t)getuid());
+        is_told = !scrape->sees_all;
+}
+
 static enum MHD_Result answer_metrics(struct MHD_Connection *connection, struct source *source) {
         static struct scrape scrape;
         char *text = NULL;
@@ -43,6 +56,7 @@ static enum MHD_Result answer_metrics(struct MHD_Connection *connection, struct 
         source_scrape(source, &scrape);
         if (scrape.status != TUTTI_OK)
                 fprintf(stderr, "tutti-exporter: %s\n", tutti_error());
+        warn_of_what_is_hidden(&scrape);
         int r = metrics_write(&scrape, out);
         scrape_deinit(&scrape);
         if (fclose(out) != 0 || r < 0) {
@@ -77,8 +91,8 @@ static void print_usage(FILE *out) {
                 "  --socket PATH     tuttid's socket; else as tuttictl finds it\n"
                 "  --list            what there is: name, type and meaning, one a line\n"
                 "  --version, --help\n\n"
-                "It sees what its user has. To see everybody's, its uid has to stand in daemon.admins of\n"
-                "tuttid.conf.\n");
+                "It sees what its user has. To see everybody's, it has to stand in daemon.observers of\n"
+                "tuttid.conf, where the user tutti-exporter stands unless it is said otherwise.\n");
 }
 
 /* Waits for the end. */

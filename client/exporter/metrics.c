@@ -120,6 +120,10 @@ static void write_restarts(const struct metric *m, const struct tutti_row *row, 
         write_plain(m, row->daemon.n_restarts, to);
 }
 
+static void write_sees_all(const struct metric *m, const struct tutti_row *row, struct place *to) {
+        write_plain(m, row->daemon.sees_all, to);
+}
+
 /* Sizes and pids would make a new series each time they change; `tuttictl status` tells them. */
 static const char *lasting_why(const struct tutti_row_fallback *f) {
         return strcmp(f->what, "huge-pages") == 0 ? "memory for which huge pages were asked lies in others"
@@ -336,6 +340,21 @@ static void write_quota_refused(const struct metric *m, const struct tutti_row *
         write_quota_value(m, &row->quota, row->quota.n_refused, to);
 }
 
+static void write_loss(const struct metric *m, const struct tutti_row_losses *l, const char *reason,
+        uint64_t n, struct place *to) {
+        FILE *f = begin(m, to);
+        label_write_number('{', "uid", l->uid, f);
+        label_write(',', "reason", reason, f);
+        end(m, (double)n, to, f);
+}
+
+/* Zeros too, or the first loss would be no increase. */
+static void write_losses(const struct metric *m, const struct tutti_row *row, struct place *to) {
+        write_loss(m, &row->losses, "died", row->losses.n_died, to);
+        write_loss(m, &row->losses, "disconnected", row->losses.n_disconnected, to);
+        write_loss(m, &row->losses, "ejected", row->losses.n_ejected, to);
+}
+
 /* --- the table --- */
 
 static const struct metric metrics[] = {
@@ -371,6 +390,10 @@ static const struct metric metrics[] = {
                 PART_STATUS, TUTTI_ROW_DAEMON, write_regrets, MERGE_SUM },
         { "tutti_worker_restarts_total", "counter", "How often the GPU process was started anew", PART_STATUS,
                 TUTTI_ROW_DAEMON, write_restarts, MERGE_SUM },
+        { "tutti_exporter_sees_all", "gauge",
+                "1 when this answer is about every user; 0: about the exporter's own alone "
+                "(daemon.observers)",
+                PART_STATUS, TUTTI_ROW_DAEMON, write_sees_all, MERGE_MAX },
         { "tutti_fallback", "gauge", "Something is less than it could be; always 1", PART_STATUS,
                 TUTTI_ROW_FALLBACK, write_fallback, MERGE_MAX },
         { "tutti_device_workers", "gauge", "Threads that execute on a device", PART_STATUS, TUTTI_ROW_DEVICE,
@@ -402,7 +425,8 @@ static const struct metric metrics[] = {
                 PART_STATUS, TUTTI_ROW_GROUP_FALLBACK, write_group_fallbacks, MERGE_SUM },
         { "tutti_replica_up", "gauge", "1 while a replica is there and not stopped", PART_GROUPS,
                 TUTTI_ROW_MEMBER, write_replica_up, MERGE_MIN },
-        { "tutti_replica_lost", "gauge", "1 when a replica has died, disconnected or was ejected",
+        { "tutti_replica_lost", "gauge",
+                "1 while a replica that has died, disconnected or was ejected has its rank in a group",
                 PART_GROUPS, TUTTI_ROW_MEMBER, write_replica_lost, MERGE_MAX },
         { "tutti_replica_last_event_age_seconds", "gauge",
                 "Time since the last collective that a replica has finished", PART_GROUPS, TUTTI_ROW_MEMBER,
@@ -424,6 +448,9 @@ static const struct metric metrics[] = {
         { "tutti_quota_refusals_total", "counter",
                 "Requests that were refused since a user was at a limit, by resource", PART_QUOTA,
                 TUTTI_ROW_QUOTA, write_quota_refused, MERGE_SUM },
+        { "tutti_replicas_lost_total", "counter",
+                "Replicas of a user that have died, disconnected or were ejected, by reason", PART_QUOTA,
+                TUTTI_ROW_LOSSES, write_losses, MERGE_SUM },
 };
 
 #define N_METRICS (sizeof(metrics) / sizeof(*metrics))

@@ -70,6 +70,15 @@ static enum tutti_status ask_about(struct tutti *t, struct user_part *user) {
         return status;
 }
 
+/* As tuttid says in each answer about its state. */
+static int sees_all(const struct scrape *scrape) {
+        const struct tutti_answer *a = scrape->n_users ? scrape->users[0].status : NULL;
+        for (uint32_t i = 0; a && i < a->n_rows; i++)
+                if (a->rows[i].type == TUTTI_ROW_DAEMON)
+                        return a->rows[i].daemon.sees_all;
+        return 0;
+}
+
 static enum tutti_status ask_all(struct source *s, struct scrape *scrape) {
         enum tutti_status status = TUTTI_OK;
         if (!s->lists)
@@ -94,8 +103,9 @@ void source_scrape(struct source *s, struct scrape *ret) {
                 scrape_deinit(ret);
                 ret->status = ask_all(s, ret);
         }
-        if (ret->status != TUTTI_OK)
-                disconnect(s); /* what is left of it would answer with what it asked before */
+        ret->sees_all = sees_all(ret);
+        if (ret->status != TUTTI_OK || !ret->sees_all)
+                disconnect(s); /* what is left of it would answer with what it asked, or was, before */
         ret->seconds = now() - begin;
 }
 

@@ -16,6 +16,7 @@ struct user_part {
 struct scrape {
         enum tutti_status status; /* OK, or why there is nothing (tutti_error() says more) */
         double seconds;           /* that the questions took */
+        int sees_all;             /* it is about every user, not about one's own alone */
         struct tutti_answer *quota;
         struct user_part users[MAX_SCRAPED_USERS];
         uint32_t n_users;
@@ -26,6 +27,7 @@ struct source;
 struct source *source_new(const char *socket); /* NULL: as tutti_open finds it; returns NULL without memory */
 void source_free(struct source *s);
 
-/* Fills *ret, which scrape_deinit empties in any case. */
+/* Fills *ret, which scrape_deinit empties in any case. Who does not see all is asked for anew by the next
+ * one: tuttid may have been told other things meanwhile. */
 void source_scrape(struct source *s, struct scrape *ret);
 void scrape_deinit(struct scrape *scrape);

@@ -136,6 +136,7 @@ static void copy_daemon(struct answer *a, const struct row_daemon *r, struct tut
                 .drained_by = copy_string(a, r->drained_by),
                 .n_groups_left = r->n_groups_left,
                 .log_level = copy_string(a, r->log_level),
+                .sees_all = r->sees_all,
         };
 }
 
@@ -399,6 +400,10 @@ static void copy_row(struct answer *a, const struct row *r, struct tutti_row *re
         case ROW_DUMP:
                 ret->dump = (struct tutti_row_dump){ r->dump.missed, r->dump.first_epoch, r->dump.last_epoch,
                         r->dump.ended };
+                return;
+        case ROW_LOSSES:
+                ret->losses = (struct tutti_row_losses){ r->losses.uid, r->losses.n_died,
+                        r->losses.n_disconnected, r->losses.n_ejected };
                 return;
         }
 }

@@ -51,7 +51,7 @@ makes tuttid read it again, and environment and options over it: the keys of
 .Li [plan] , [time]
 and
 .Li [quota] ,
-.Li daemon.log-level , daemon.admins , gpu.order
+.Li daemon.log-level , daemon.admins , daemon.observers , gpu.order
 and
 .Li gpu.signal-timeout
 change at once, the log names others that need a restart, and a file with an error changes nothing.

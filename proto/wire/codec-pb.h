@@ -149,6 +149,7 @@ struct row_box {
                 Tutti__V1__ClassRow class_;
                 Tutti__V1__GroupFallbackRow group_fallback;
                 Tutti__V1__DumpRow dump;
+                Tutti__V1__LossesRow losses;
                 Tutti__V1__ResultRow result;
                 Tutti__V1__BufferRow buffer;
                 Tutti__V1__HistogramRow histogram;

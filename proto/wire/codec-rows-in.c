@@ -24,6 +24,7 @@ static struct row_daemon daemon_in(const Tutti__V1__DaemonRow *m) {
                 .drained_by = string_in(m->drained_by),
                 .n_groups_left = m->n_groups_left,
                 .log_level = string_in(m->log_level),
+                .sees_all = m->sees_all,
                 .n_prepared = m->n_prepared,
                 .n_started = m->n_started,
                 .n_replayed = m->n_replayed,
@@ -219,6 +220,13 @@ static struct row_quota quota_in(const Tutti__V1__QuotaRow *m) {
                 .n_refused = m->n_refused };
 }
 
+static struct row_losses losses_in(const Tutti__V1__LossesRow *m) {
+        return (struct row_losses){ .uid = m->uid,
+                .n_died = m->n_died,
+                .n_disconnected = m->n_disconnected,
+                .n_ejected = m->n_ejected };
+}
+
 static int result_in(const Tutti__V1__ResultRow *m, struct arena *arena, struct row_result *ret) {
         *ret = (struct row_result){ .job = string_in(m->job),
                 .group = string_in(m->group),
@@ -324,6 +332,10 @@ int row_in(const Tutti__V1__Row *m, struct arena *arena, struct row *ret) {
                         .first_epoch = m->dump->first_epoch,
                         .last_epoch = m->dump->last_epoch,
                         .ended = m->dump->ended };
+                return 0;
+        case TUTTI__V1__ROW__ROW_LOSSES:
+                ret->type = ROW_LOSSES;
+                ret->losses = losses_in(m->losses);
                 return 0;
         case TUTTI__V1__ROW__ROW__NOT_SET:
         case _TUTTI__V1__ROW__ROW__CASE_IS_INT_SIZE: break;

@@ -31,6 +31,7 @@ static void daemon_out(const struct row_daemon *r, Tutti__V1__DaemonRow *m) {
         m->drained_by = string_out(r->drained_by);
         m->n_groups_left = r->n_groups_left;
         m->log_level = string_out(r->log_level);
+        m->sees_all = r->sees_all;
 }
 
 static void device_out(const struct row_device *r, Tutti__V1__DeviceRow *m) {
@@ -295,6 +296,14 @@ static void dump_out(const struct row_dump *r, Tutti__V1__DumpRow *m) {
         m->ended = r->ended;
 }
 
+static void losses_out(const struct row_losses *r, Tutti__V1__LossesRow *m) {
+        tutti__v1__losses_row__init(m);
+        m->uid = r->uid;
+        m->n_died = r->n_died;
+        m->n_disconnected = r->n_disconnected;
+        m->n_ejected = r->n_ejected;
+}
+
 void row_out(const struct row *row, struct row_box *box) {
         Tutti__V1__Row *m = &box->message;
         tutti__v1__row__init(m);
@@ -316,10 +325,11 @@ void row_out(const struct row *row, struct row_box *box) {
         case ROW_CLASS: class_out(&row->class, &box->class_); break;
         case ROW_GROUP_FALLBACK: group_fallback_out(&row->group_fallback, box); break;
         case ROW_DUMP: dump_out(&row->dump, &box->dump); break;
+        case ROW_LOSSES: losses_out(&row->losses, &box->losses); break;
         }
         /* Row numbers of the contract are those of enum row_type; every message begins the union. */
         _Static_assert((int)ROW_DAEMON == TUTTI__V1__ROW__ROW_DAEMON, "first row");
-        _Static_assert((int)ROW_DUMP == TUTTI__V1__ROW__ROW_DUMP, "last row");
+        _Static_assert((int)ROW_LOSSES == TUTTI__V1__ROW__ROW_LOSSES, "last row");
         m->row_case = (Tutti__V1__Row__RowCase)row->type;
         m->daemon = &box->daemon;
 }

@@ -397,6 +397,7 @@ enum row_type {
         ROW_CLASS,
         ROW_GROUP_FALLBACK,
         ROW_DUMP,
+        ROW_LOSSES,
 };
 
 struct row_daemon {
@@ -405,14 +406,13 @@ struct row_daemon {
         uint64_t uptime_ns;
         uint32_t n_sessions, n_groups, n_stalled;
         uint64_t n_collectives, n_failed, n_refused, n_ejected, mapped_bytes, n_buffers, n_pending;
-        bool draining;
-        uint32_t n_restarts; /* of the GPU process */
+        bool draining, sees_all;            /* sees_all: the asker */
+        uint32_t n_restarts, n_groups_left; /* n_restarts: of the GPU process */
         uint64_t n_prepared, n_started, n_replayed;
         uint64_t n_on_lane, n_passed; /* collectives that ran on the lane; starts that it handed on */
         uint64_t n_assisted;          /* collectives there in which several threads had a part */
         uint64_t n_rings, n_regrets;  /* its thread was woken; it gave up yielding for a while */
         const char *drained_by, *log_level;
-        uint32_t n_groups_left;
 };
 
 struct row_device {
@@ -485,12 +485,10 @@ struct row_record {
         uint64_t age_ns, sealed_ns, done_ns;
         struct rankset have;
         uint32_t last_rank, guilty_rank;
-        bool has_guilty;
+        bool has_guilty, shortened;
         uint32_t n_arrivals;
         const uint64_t *arrival_ns; /* by rank; UINT64_MAX: did not arrive */
-        uint64_t dropped;
-        bool shortened;
-        uint64_t missed; /* right before it: overwritten while the answer was told */
+        uint64_t dropped, missed;   /* missed: right before it: overwritten while the answer was told */
 };
 
 struct row_dump {
@@ -516,6 +514,11 @@ struct row_quota {
         uint64_t used, limit, n_refused;
 };
 
+struct row_losses {
+        uint32_t uid;
+        uint64_t n_died, n_disconnected, n_ejected; /* replicas, since the start */
+};
+
 struct row_plan {
         const char *algorithm, *order, *device, *why, *fallback, *text;
         uint32_t n_steps, n_phases;
@@ -533,8 +536,7 @@ struct row_holder {
 struct row_result {
         const char *job, *group, *name, *device;
         uint64_t size_bytes;
-        uint32_t n_slots, n_free, n_attached;
-        uint32_t n_holders; /* at most MAX_ROW_HOLDERS */
+        uint32_t n_slots, n_free, n_attached, n_holders; /* n_holders: at most MAX_ROW_HOLDERS */
         const struct row_holder *holders;
 };
 
@@ -575,6 +577,7 @@ struct row {
                 struct row_class class;
                 struct row_group_fallback group_fallback;
                 struct row_dump dump;
+                struct row_losses losses;
         };
 };
 

@@ -198,15 +198,52 @@ static void look_as_admin(struct replica *me) {
         ck_assert_uint_eq(n_groups_told(me->t), 1); /* of that user, still */
 }
 
+static bool sees_all(struct tutti *t) {
+        struct tutti_answer *a;
+        int found = -1;
+        expect_status(ask(t, TUTTI_ADMIN_STATUS, NULL, &a), TUTTI_OK);
+        for (uint32_t i = 0; i < a->n_rows; i++)
+                if (a->rows[i].type == TUTTI_ROW_DAEMON)
+                        found = a->rows[i].daemon.sees_all;
+        tutti_answer_free(a);
+        ck_assert_int_ge(found, 0);
+        return found;
+}
+
+static void look_as_observer(struct replica *me) {
+        become(ADMIN);
+        replica_open(me);
+        ck_assert(sees_all(me->t));
+        ck_assert(has_quota_of(me->t, USER));
+        expect_status(tutti_admin_drain(me->t), TUTTI_PERMISSION);
+        expect_status(tutti_admin_undrain(me->t), TUTTI_PERMISSION);
+        expect_status(tutti_admin_log_level(me->t, "debug"), TUTTI_PERMISSION);
+        expect_status(tutti_admin_set_user(me->t, USER), TUTTI_OK);
+        expect_seen(me->t, "a", 1);
+        ck_assert_uint_eq(n_groups_told(me->t), 1);
+        expect_status(tutti_admin_kick(me->t, "test", "a", 0, "no"), TUTTI_PERMISSION);
+        expect_seen(me->t, "a", 1);
+}
+
+/* Also of its own user: a secret that it has not shown keeps it from acting, not from seeing. */
+static void look_at_own_as_observer(struct replica *me) {
+        become(USER);
+        replica_open(me);
+        expect_seen(me->t, "a", 1);
+        expect_status(tutti_admin_kick(me->t, "test", "a", 0, "no"), TUTTI_NOT_FOUND);
+        expect_seen(me->t, "a", 1);
+}
+
 static void look_as_nobody_special(struct replica *me) {
         struct tutti_answer *a;
         become(ADMIN + 1);
         replica_open(me);
         ck_assert(!has_quota_of(me->t, USER));
+        ck_assert(!sees_all(me->t));
         expect_status(tutti_admin_set_user(me->t, USER), TUTTI_OK);
         for (int what = TUTTI_ADMIN_STATUS; what <= TUTTI_ADMIN_QUOTA; what++)
                 expect_status(ask(me->t, (enum tutti_admin_what)what, "a", &a), TUTTI_PERMISSION);
-        expect_in(tutti_error(), "daemon.admins");
+        expect_in(tutti_error(), "daemon.admins or daemon.observers");
         expect_status(tutti_admin_set_user(me->t, geteuid()), TUTTI_OK);
         expect_status(ask(me->t, TUTTI_ADMIN_STATUS, NULL, &a), TUTTI_OK);
         tutti_answer_free(a);
@@ -226,6 +263,16 @@ static void run_with_group_a(const char *setting, void (*body)(struct replica *m
 
 START_TEST(O6_an_admin_sees_everybody_and_touches_nobody) {
         run_with_group_a("daemon.admins=0 54322", look_as_admin);
+}
+END_TEST
+
+START_TEST(P19_O6_an_observer_sees_everybody_and_does_nothing) {
+        run_with_group_a("daemon.observers=54322", look_as_observer);
+}
+END_TEST
+
+START_TEST(P19_O6_an_observer_acts_as_one_who_has_shown_no_secret) {
+        run_with_group_a("daemon.observers=54321", look_at_own_as_observer);
 }
 END_TEST
 
@@ -307,6 +354,7 @@ START_TEST(P18_O4_a_user_may_have_limits_of_its_own) {
 END_TEST
 
 UNIT_MAIN("secrets", 30, P19_O5_two_jobs_of_one_user_with_secrets_do_not_see_each_other,
-        O6_an_admin_sees_everybody_and_touches_nobody, O6_who_is_no_admin_may_not_ask_about_others,
+        O6_an_admin_sees_everybody_and_touches_nobody, P19_O6_an_observer_sees_everybody_and_does_nothing,
+        P19_O6_an_observer_acts_as_one_who_has_shown_no_secret, O6_who_is_no_admin_may_not_ask_about_others,
         O6_root_need_be_no_admin, O6_tuttictl_asks_about_another_user,
         P18_O4_a_user_may_have_limits_of_its_own)

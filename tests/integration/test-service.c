@@ -372,6 +372,20 @@ START_TEST(O6_a_reload_looks_users_up) {
 }
 END_TEST
 
+/* A tuttid that is confined still reads who is in the host's files. */
+START_TEST(O6_a_reload_takes_observers_by_name_and_refuses_whom_it_does_not_find) {
+        struct manager *m = start_with_config("");
+        reload(m, "[daemon]\nobservers = root 4711\n");
+        expect_in(manager_log(m), "reloaded: daemon.observers\n");
+        reload(m, "[daemon]\nobservers = root no-such-user\n");
+        expect_in(manager_log(m), "not reloaded, everything stays as it was");
+        expect_in(manager_log(m), "tuttid.conf:2: daemon.observers = root no-such-user: this host has no "
+                                  "user \"no-such-user\"");
+        ck_assert_int_eq(manager_end(m, SIGTERM), 0);
+        manager_free(m);
+}
+END_TEST
+
 UNIT_MAIN("service", 60, G13_P24_ready_is_told_when_it_serves_also_after_kill9,
         G13_what_cannot_start_is_never_ready_and_says_why, stopping_is_told_with_why,
         signs_of_life_come_while_the_loop_turns_and_stop_with_it,
@@ -384,4 +398,5 @@ UNIT_MAIN("service", 60, G13_P24_ready_is_told_when_it_serves_also_after_kill9,
         G13_who_cannot_start_tells_no_readiness_and_says_why,
         a_reload_takes_what_may_change_and_says_what_needs_a_restart,
         a_reload_of_a_bad_file_changes_nothing_and_says_where_it_is_bad,
-        a_reload_keeps_the_order_of_file_environment_and_options, O6_a_reload_looks_users_up)
+        a_reload_keeps_the_order_of_file_environment_and_options, O6_a_reload_looks_users_up,
+        O6_a_reload_takes_observers_by_name_and_refuses_whom_it_does_not_find)

@@ -125,6 +125,8 @@ user_group_and_units_are_there() {
         inside 'id tuttid
                 [ "$(id -gn tuttid)" = tuttid ] || [ "$(id -gn tuttid)" = tutti ]
                 getent group tutti
+                id -nG tutti-exporter | grep -qw tutti
+                grep -qx User=tutti-exporter /lib/systemd/system/tutti-exporter.service
                 systemd-tmpfiles --create tutti.conf
                 [ "$(stat -c "%U:%G %a" /run/tutti)" = "tuttid:tutti 755" ]
                 [ -L /etc/systemd/system/sockets.target.wants/tuttid.socket ]

@@ -122,6 +122,48 @@ def M5_the_socket_of_the_units_is_the_one_of_the_configuration(_):
 
 
 @test
+def the_exporter_runs_as_the_user_whom_tuttid_lets_see_all(folder):
+    exporter = os.path.join(BUILD, 'systemd', 'tutti-exporter.service')
+    if not os.path.exists(exporter):
+        return
+    with open(exporter, encoding='utf-8') as f:
+        unit = f.read()
+    user = re.search(r'^User=(.*)$', unit, flags=re.M)
+    assert user and 'DynamicUser' not in re.sub(r'^#.*$', '', unit, flags=re.M), 'its uid is another one at each start'
+    _, text = run(f'{BUILD}/daemon/tuttid', '--help')
+    assert f'daemon.observers = {user.group(1)}\n' in text, user.group(1)
+    os.mkdir(os.path.join(folder, 'etc'))
+    code, text = run('systemd-sysusers', f'--root={folder}', os.path.join(SOURCE, 'systemd', 'sysusers.conf'))
+    assert code == 0, text
+    with open(os.path.join(folder, 'etc', 'group'), encoding='utf-8') as f:
+        members = next(line for line in f if line.startswith('tutti:')).strip().split(':')[3].split(',')
+    assert sorted(members) == sorted(['tuttid', user.group(1)]), members
+
+
+def seconds(text):
+    units = {'ms': 0.001, 's': 1, 'min': 60, 'h': 3600}
+    number, unit = re.fullmatch(r'(\d+)(ms|s|min|h)', text).groups()
+    return int(number) * units[unit]
+
+
+@test
+def it_is_started_again_often_but_not_for_ever(_):
+    head, service = built_unit().split('[Service]')
+    found = dict(re.findall(r'^(StartLimit\w+)=(\S+)$', head, flags=re.M))
+    assert sorted(found) == ['StartLimitBurst', 'StartLimitIntervalSec'], f'the manager\'s own limit holds: {found}'
+    burst, interval_s = int(found['StartLimitBurst']), seconds(found['StartLimitIntervalSec'])
+    pause_s = seconds(re.search(r'^RestartSec=(\S+)$', service, flags=re.M).group(1))
+    watchdog_s = seconds(re.search(r'^WatchdogSec=(\S+)$', service, flags=re.M).group(1))
+    assert burst * pause_s >= 2, 'a few crashes in a row leave the host without tuttid'
+    assert burst * (pause_s + 0.2) < interval_s / 4, 'a tuttid that crashes at its start is started for ever'
+    assert interval_s / watchdog_s < burst, 'a host that stands still for a while is left without tuttid'
+    with open(os.path.join(SOURCE, 'docs', 'operations.md'), encoding='utf-8') as f:
+        text = f.read()
+    assert f'after {burst} starts within two minutes' in text and interval_s == 120, 'docs/operations.md says something else'
+    assert 'systemctl reset-failed tuttid.service tuttid.socket' in text
+
+
+@test
 def every_odd_line_of_the_service_is_explained(_):
     lines = built_unit().splitlines()
     assert sum(line.startswith('#') for line in lines) >= 15

@@ -37,7 +37,8 @@ START_TEST(rows_of_the_daemon_and_its_devices) {
                 .n_passed = 22,
                 .n_assisted = 23,
                 .n_rings = 24,
-                .n_regrets = 25 };
+                .n_regrets = 25,
+                .sees_all = true };
         const struct row_daemon *a = &row.daemon, *b = &pass_row(&row)->daemon;
         SAME_STR(a, b, version);
         SAME_STR(a, b, socket);
@@ -55,6 +56,7 @@ START_TEST(rows_of_the_daemon_and_its_devices) {
         SAME(a, b, n_buffers);
         SAME(a, b, n_pending);
         SAME(a, b, draining);
+        SAME(a, b, sees_all);
         SAME(a, b, n_restarts);
         SAME(a, b, n_prepared);
         SAME(a, b, n_started);
@@ -302,6 +304,14 @@ START_TEST(rows_of_counters) {
         SAME(c, d, used);
         SAME(c, d, limit);
         SAME(c, d, n_refused);
+
+        struct row losses = { .type = ROW_LOSSES,
+                .losses = { .uid = 1, .n_died = UINT64_MAX, .n_disconnected = 3, .n_ejected = 4 } };
+        const struct row_losses *e = &losses.losses, *f = &pass_row(&losses)->losses;
+        SAME(e, f, uid);
+        SAME(e, f, n_died);
+        SAME(e, f, n_disconnected);
+        SAME(e, f, n_ejected);
 
         struct row none = { .type = ROW_NONE };
         pass_row(&none);

@@ -528,7 +528,7 @@ START_TEST(the_corpus_holds_one_packet_of_each_kind) {
         struct error e = full_error();
         struct replica_report report = report_of(2);
         static const uint64_t arrivals[] = { 0, 5, UINT64_MAX };
-        struct row rows[ROW_DUMP + 1] = { { 0 } };
+        struct row rows[ROW_LOSSES + 1] = { { 0 } };
         const struct row_holder holder = { .rank = 2, .pid = 4711, .n_slots = 2, .state = PROCESS_ALIVE };
         for (unsigned int i = 0; i < ARRAY_SIZE(entries); i++)
                 entries[i] = full_entry((enum destination)i);

@@ -316,6 +316,37 @@ START_TEST(O6_as_many_admins_as_are_allowed_can_be_written) {
 }
 END_TEST
 
+/* The default is a user whom a host has where the exporter is installed, and nobody elsewhere. */
+static int find_exporter(const char *name, uint32_t *ret_uid) {
+        *ret_uid = 998;
+        return strcmp(name, "tutti-exporter") == 0 ? 0 : -ENOENT;
+}
+
+static const struct user_names with_exporter = { find_exporter };
+
+START_TEST(O6_observers_are_users_by_name_or_uid) {
+        struct config c;
+        config_init(&c);
+        ck_assert_uint_eq(c.observers.n, 0);
+        config_know_names(&c, &house);
+        ck_assert_uint_eq(c.observers.n, 0);
+        ck_assert(config_is_admin(&c, 0));
+        config_know_names(&c, &with_exporter);
+        ck_assert(config_is_observer(&c, 998) && !config_is_observer(&c, 0) && !config_is_admin(&c, 998));
+        config_know_names(&c, &house);
+        set_ok(&c, "daemon.observers", "alice, 1001\t1002");
+        ck_assert(
+                config_is_observer(&c, 1000) && config_is_observer(&c, 1001) && config_is_observer(&c, 1002));
+        ck_assert(!config_is_observer(&c, 0) && !config_is_admin(&c, 1001));
+        set_ok(&c, "daemon.observers", "");
+        ck_assert_uint_eq(c.observers.n, 0);
+        read_refused(
+                "[daemon]\n# who looks on\nobservers = tutti-exporter\n", /* who names it means somebody */
+                "tuttid.conf:3: daemon.observers = tutti-exporter: this host has no user "
+                "\"tutti-exporter\"; " USERS_ALLOWED);
+}
+END_TEST
+
 START_TEST(unknown_keys_name_their_neighbours) {
         set_refused("quota.group", "1",
                 "quota.group = 1: unknown key; did you mean daemon.group or quota.groups?");
@@ -547,6 +578,7 @@ static void uncomment(const char *sample, char *text) {
         for (const char *line = sample; *line;) {
                 size_t n = strcspn(line, "\n") + 1;
                 bool is_setting = line[0] == '#' && line[1] >= 'a' && line[1] <= 'z';
+                is_setting &= strncmp(line, "#observers", 10) != 0; /* a user that need not be here */
                 memcpy(text, line + is_setting, n - is_setting);
                 text += n - is_setting;
                 line += n;
@@ -606,7 +638,7 @@ static void check_document(
                 check_contains(name, text, help, d.help, "");
                 check_contains(name, text, allowed, d.allowed, "");
         }
-        ck_assert_uint_eq(n, 34);
+        ck_assert_uint_eq(n, 35);
 }
 
 START_TEST(the_sample_has_every_key) {
@@ -645,10 +677,11 @@ UNIT_MAIN("config", 10, defaults_are_those_of_the_documents, mapped_bytes_is_the
         instruction_sets_are_named_as_in_the_file, refusals_say_what_is_allowed,
         unknown_keys_name_their_neighbours, O4_a_user_may_have_limits_of_its_own,
         O6_admins_are_uids_and_names, O6_an_admin_whom_nobody_knows_is_refused_with_file_and_line,
-        O6_as_many_admins_as_are_allowed_can_be_written, a_file_is_read_over_what_is_there,
-        a_file_that_is_wrong_names_the_line, an_indented_line_is_a_line, a_comment_may_be_as_long_as_it_likes,
-        a_value_may_be_as_long_as_is_allowed, a_long_line_is_refused_and_not_cut, paths_are_absolute,
-        quotes_are_no_part_of_a_value, a_file_that_cannot_be_read_is_said,
-        G1_a_socket_path_of_108_bytes_is_refused, a_text_that_does_not_fit_is_refused,
-        a_small_buffer_for_the_reason_is_not_overrun, the_sample_says_the_defaults_and_nothing_else,
-        the_sample_has_every_key, the_page_has_every_key, the_reference_has_every_key)
+        O6_observers_are_users_by_name_or_uid, O6_as_many_admins_as_are_allowed_can_be_written,
+        a_file_is_read_over_what_is_there, a_file_that_is_wrong_names_the_line, an_indented_line_is_a_line,
+        a_comment_may_be_as_long_as_it_likes, a_value_may_be_as_long_as_is_allowed,
+        a_long_line_is_refused_and_not_cut, paths_are_absolute, quotes_are_no_part_of_a_value,
+        a_file_that_cannot_be_read_is_said, G1_a_socket_path_of_108_bytes_is_refused,
+        a_text_that_does_not_fit_is_refused, a_small_buffer_for_the_reason_is_not_overrun,
+        the_sample_says_the_defaults_and_nothing_else, the_sample_has_every_key, the_page_has_every_key,
+        the_reference_has_every_key)

@@ -215,6 +215,23 @@ START_TEST(a_fallback_makes_one_series_whatever_it_counts) {
 }
 END_TEST
 
+START_TEST(losses_are_told_of_each_user_also_where_there_are_none) {
+        static const struct tutti_row rows[] = {
+                { .type = TUTTI_ROW_QUOTA, .quota = { 7, "groups", 1, 2, 0 } },
+                { .type = TUTTI_ROW_LOSSES, .losses = { 7, 3, 2, 1 } },
+                { .type = TUTTI_ROW_LOSSES, .losses = { .uid = 8 } },
+        };
+        struct tutti_answer quota = { 3, rows };
+        char *text = text_of(&(struct scrape){ .status = TUTTI_OK, .quota = &quota });
+        expect_line(text, "tutti_replicas_lost_total{uid=\"7\",reason=\"died\"} 3");
+        expect_line(text, "tutti_replicas_lost_total{uid=\"7\",reason=\"disconnected\"} 2");
+        expect_line(text, "tutti_replicas_lost_total{uid=\"7\",reason=\"ejected\"} 1");
+        expect_line(text, "tutti_replicas_lost_total{uid=\"8\",reason=\"died\"} 0");
+        free(text);
+}
+END_TEST
+
 UNIT_MAIN("exporter", 10, a_fallback_makes_one_series_whatever_it_counts, a_replica_that_has_left_is_not_up,
         users_whose_groups_have_one_name_have_series_of_their_own,
-        groups_that_differ_in_their_secret_alone_come_together, a_name_cannot_spoil_a_scrape)
+        groups_that_differ_in_their_secret_alone_come_together, a_name_cannot_spoil_a_scrape,
+        losses_are_told_of_each_user_also_where_there_are_none)

@@ -220,9 +220,55 @@ START_TEST(so_many_refused_users_are_remembered_and_no_more) {
 }
 END_TEST
 
+START_TEST(losses_are_counted_by_reason_and_outlive_the_charges) {
+        struct quotas *q = make();
+        struct charge a = { 0 }, b = { 0 };
+        struct error err;
+        uint32_t uids[2];
+        quota_count_loss(q, 1000, LOSS_DIED); /* has nothing here, and so no replica */
+        ck_assert_uint_eq(quota_losses(q, 1000, LOSS_DIED), 0);
+        ck_assert_int_eq(quota_charge(q, &a, 1000, QUOTA_GROUPS, 1, &err), STATUS_OK);
+        ck_assert_int_eq(quota_charge(q, &b, 1001, QUOTA_GROUPS, 1, &err), STATUS_OK);
+        quota_count_loss(q, 1000, LOSS_DIED);
+        quota_count_loss(q, 1000, LOSS_DIED);
+        quota_count_loss(q, 1000, LOSS_EJECTED);
+        charge_release(&a);
+        ck_assert_uint_eq(quota_users(q), 1);
+        ck_assert_uint_eq(quota_losses(q, 1000, LOSS_DIED), 2);
+        ck_assert_uint_eq(quota_losses(q, 1000, LOSS_DISCONNECTED), 0);
+        ck_assert_uint_eq(quota_losses(q, 1000, LOSS_EJECTED), 1);
+        ck_assert_uint_eq(quota_losses(q, 1001, LOSS_DIED), 0);
+        ck_assert_uint_eq(quota_list_users(q, uids, 2), 2);
+        ck_assert_uint_eq(uids[0], 1001); /* who is here goes before who was */
+        ck_assert_uint_eq(uids[1], 1000);
+        charge_release(&b);
+        ck_assert_uint_eq(quota_list_users(q, uids, 2), 1); /* nothing is known of the other */
+        quotas_free(q);
+}
+END_TEST
+
+START_TEST(P18_so_many_users_who_lost_replicas_are_remembered_and_no_more) {
+        struct quotas *q = make();
+        struct error err;
+        uint32_t n = 0;
+        for (uint32_t uid = 1; uid <= 2 * QUOTA_MAX_REMEMBERED; uid++) {
+                struct charge a = { 0 };
+                ck_assert_int_eq(quota_charge(q, &a, uid, QUOTA_GROUPS, 1, &err), STATUS_OK);
+                quota_count_loss(q, uid, LOSS_DISCONNECTED);
+                charge_release(&a);
+        }
+        for (uint32_t uid = 1; uid <= 2 * QUOTA_MAX_REMEMBERED; uid++)
+                n += quota_losses(q, uid, LOSS_DISCONNECTED) == 1;
+        ck_assert_uint_eq(n, QUOTA_MAX_REMEMBERED);
+        quotas_free(q);
+}
+END_TEST
+
 UNIT_MAIN("quota", 10, a_charge_counts_until_it_is_released, releasing_twice_gives_back_once,
         what_is_lowered_counts_less_and_is_released_once, the_limit_can_be_reached_and_not_passed,
         one_user_at_the_limit_is_nobody_elses_matter, the_reserve_lies_beyond_the_limit,
         a_small_limit_has_a_reserve_of_16, huge_amounts_do_not_wrap, a_user_exists_while_something_is_charged,
         names_and_limits_are_those_of_the_config, refusals_are_counted_and_outlive_the_charges,
-        so_many_refused_users_are_remembered_and_no_more)
+        so_many_refused_users_are_remembered_and_no_more,
+        losses_are_counted_by_reason_and_outlive_the_charges,
+        P18_so_many_users_who_lost_replicas_are_remembered_and_no_more)

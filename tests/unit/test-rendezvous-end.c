@@ -593,6 +593,28 @@ START_TEST(a_group_is_over_when_its_last_member_is_gone) {
 }
 END_TEST
 
+/* Whatever becomes of the group; of those who joined it, and of no one else. */
+START_TEST(L6_who_is_lost_is_counted_for_its_user_by_reason) {
+        struct room room;
+        room_open(&room);
+        struct group *g = room_form(&room, 4, ON_DEATH_SHRINK);
+        ck_assert_int_eq(room_leave(&room, g, 3), STATUS_OK);
+        ck_assert_uint_eq(quota_losses(room.quotas, 1000, LOSS_DIED), 0);
+        room_lose(&room, g, 2);
+        ck_assert_uint_eq(quota_losses(room.quotas, 1000, LOSS_DIED), 1);
+        rendezvous_lose(room.r, 101, LOSS_EJECTED, "why", room.now_ns, &room.out);
+        rendezvous_lose(room.r, 100, LOSS_DISCONNECTED, NULL, room.now_ns, &room.out);
+        rendezvous_lose(
+                room.r, 100, LOSS_DIED, NULL, room.now_ns, &room.out); /* it has no more memberships */
+        room_over(&room);
+        ck_assert_uint_eq(rendezvous_n_groups(room.r), 0);
+        ck_assert_uint_eq(quota_losses(room.quotas, 1000, LOSS_DIED), 1);
+        ck_assert_uint_eq(quota_losses(room.quotas, 1000, LOSS_DISCONNECTED), 1);
+        ck_assert_uint_eq(quota_losses(room.quotas, 1000, LOSS_EJECTED), 1);
+        room_close(&room);
+}
+END_TEST
+
 UNIT_MAIN("rendezvous-end", 20, A7_a_refused_half_ends_the_key_for_all,
         a_refusal_before_anybody_came_is_owed_by_the_rest, O4_the_limit_of_pending_is_a_refusal,
         O4_the_limit_of_memory_is_a_refusal, large_halves_are_freed_elsewhere,
@@ -606,4 +628,4 @@ UNIT_MAIN("rendezvous-end", 20, A7_a_refused_half_ends_the_key_for_all,
         two_memberships_of_one_session_go_together, C6_C7_who_leaves_is_not_waited_for,
         a_root_that_is_gone_is_invalid_for_all,
         P5_a_merge_function_that_is_gone_with_its_replica_is_a_loss_for_all,
-        a_group_is_over_when_its_last_member_is_gone)
+        a_group_is_over_when_its_last_member_is_gone, L6_who_is_lost_is_counted_for_its_user_by_reason)

@@ -56,13 +56,22 @@ START_TEST(what_is_no_secret_shows_nothing) {
 END_TEST
 
 START_TEST(O6_an_admin_sees_all_of_the_user_it_looks_at) {
-        struct viewer v = { .uid = 1000, .is_admin = true };
+        struct viewer v = { .uid = 1000, .is_admin = true, .sees_all = true };
         ck_assert(viewer_sees(&v, 1000, ""));
         ck_assert(viewer_sees(&v, 1000, "a"));
         ck_assert(!viewer_sees(&v, 1001, ""));
 }
 END_TEST
 
+START_TEST(O6_to_act_for_all_is_not_to_see_all) {
+        struct viewer v = { .uid = 1000, .is_admin = true };
+        ck_assert(!viewer_sees(&v, 1000, "a"));
+        v = (struct viewer){ .uid = 1000, .sees_all = true };
+        ck_assert(viewer_sees(&v, 1000, "a"));
+        ck_assert(!viewer_sees(&v, 1001, "a"));
+}
+END_TEST
+
 UNIT_MAIN("viewer", 10, P19_a_user_sees_its_own, P19_a_secret_is_shown_before_its_groups_are_seen,
         the_last_few_secrets_are_kept, what_is_no_secret_shows_nothing,
-        O6_an_admin_sees_all_of_the_user_it_looks_at)
+        O6_an_admin_sees_all_of_the_user_it_looks_at, O6_to_act_for_all_is_not_to_see_all)

@@ -60,7 +60,8 @@ enum tutti_row_type {
         TUTTI_ROW_PLAN,
         TUTTI_ROW_CLASS,
         TUTTI_ROW_GROUP_FALLBACK,
-        TUTTI_ROW_DUMP
+        TUTTI_ROW_DUMP,
+        TUTTI_ROW_LOSSES
 };
 
 struct tutti_row_daemon {
@@ -82,6 +83,7 @@ struct tutti_row_daemon {
         uint64_t n_assisted; /* of n_on_lane: in which more than one thread had a part */
         uint64_t n_rings;    /* how often a client woke the lane's thread, which sleeps when nothing comes */
         uint64_t n_regrets;  /* how often that thread gave up yielding for a while: others use up its core */
+        int sees_all;        /* who asks may ask about every user */
 };
 
 struct tutti_row_device {
@@ -199,6 +201,13 @@ struct tutti_row_quota {
         uint64_t used, limit, n_refused; /* n_refused: requests, while this user has anything here */
 };
 
+/* Replicas of a user that were lost since tuttid has started, whatever became of their groups: with quotas.
+ */
+struct tutti_row_losses {
+        uint32_t uid;
+        uint64_t n_died, n_disconnected, n_ejected;
+};
+
 struct tutti_holder {
         uint32_t rank, pid, n_slots; /* pid 0: not visible from tuttid */
         enum tutti_process_state state;
@@ -270,6 +279,7 @@ struct tutti_row {
                 struct tutti_row_class size_class;
                 struct tutti_row_group_fallback group_fallback;
                 struct tutti_row_dump dump;
+                struct tutti_row_losses losses;
         };
 };
 
@@ -333,7 +343,8 @@ struct tutti_plan_question {
 TUTTI_API enum tutti_status tutti_admin_plan(
         struct tutti *t, const struct tutti_plan_question *question, struct tutti_answer **ret);
 /* From here on questions on this connection are about what this user has. tuttid lets admins (daemon.admins)
- * ask about others: everybody else gets PERMISSION. Not while another thread asks. OK, INVALID. */
+ * and observers (daemon.observers) ask about others: everybody else gets PERMISSION. Not while another thread
+ * asks. OK, INVALID. */
 TUTTI_API enum tutti_status tutti_admin_set_user(struct tutti *t, uint32_t uid);
 TUTTI_API void tutti_answer_free(struct tutti_answer *a);
 
