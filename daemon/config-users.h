@@ -26,7 +26,7 @@ struct user_names {
  * allowed" in `why` and *ret untouched. */
 int users_parse(
         const char *text, const struct user_names *names, struct user_list *ret, struct text *why) MUST_USE;
-/* A default of one user; nobody asked for it, so a name that nobody has is nobody. */
+/* A default, of one user: a name that nobody has is nobody. */
 void users_preset(const char *name, const struct user_names *names, struct user_list *ret);
 /* What is allowed, as "at most 64 users". */
 void users_print_allowed(struct text *t);

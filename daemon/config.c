@@ -326,8 +326,12 @@ void config_print_setting(const char *key, const char *value, struct text *why) 
         text_add(why, "%.100s = %.120s%s: ", key, value, strlen(value) > 120 ? "..." : "");
 }
 
+/* Who writes down the default means what the default is. */
 int config_set_key(struct config *c, const struct config_key *k, const char *value, struct text *why) {
-        return value_parse(&k->rule, value, c->names, field_of(k, c), why);
+        if (k->rule.type != VALUE_USERS || strcmp(value, k->preset) != 0)
+                return value_parse(&k->rule, value, c->names, field_of(k, c), why);
+        users_preset(value, c->names, field_of(k, c));
+        return 0;
 }
 
 int config_set(struct config *c, const char *key, const char *value, char *why, size_t why_bytes) {

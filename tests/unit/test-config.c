@@ -340,10 +340,10 @@ START_TEST(O6_observers_are_users_by_name_or_uid) {
         ck_assert(!config_is_observer(&c, 0) && !config_is_admin(&c, 1001));
         set_ok(&c, "daemon.observers", "");
         ck_assert_uint_eq(c.observers.n, 0);
-        read_refused(
-                "[daemon]\n# who looks on\nobservers = tutti-exporter\n", /* who names it means somebody */
-                "tuttid.conf:3: daemon.observers = tutti-exporter: this host has no user "
-                "\"tutti-exporter\"; " USERS_ALLOWED);
+        read_ok(&c, "[daemon]\nobservers = tutti-exporter\n"); /* the sample, taken at its word */
+        ck_assert_uint_eq(c.observers.n, 0);
+        read_refused("[daemon]\n# who looks on\nobservers = carol\n",
+                "tuttid.conf:3: daemon.observers = carol: this host has no user \"carol\"; " USERS_ALLOWED);
 }
 END_TEST
 
