@@ -133,6 +133,29 @@ void line_add_group(struct line *l, const char *job, const char *group) {
         line_add_safe(l, group);
 }
 
+/* What a shell takes as it is. */
+static bool is_plain(const char *s) {
+        return s[strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./:@%+=,-")] ==
+               '\0';
+}
+
+void line_add_group_for_shell(struct line *l, const char *job, const char *group) {
+        struct line name = { 0 };
+
+        line_add_group(&name, job, group);
+        if (is_plain(name.s)) {
+                line_add(l, "%s", name.s);
+                return;
+        }
+        line_add(l, "'");
+        for (const char *c = name.s; *c; c++)
+                if (*c == '\'')
+                        line_add(l, "'\\''");
+                else
+                        line_add(l, "%c", *c);
+        line_add(l, "'");
+}
+
 void line_add_key(struct line *l, const char *key) {
         bool is_number = key[0] == '#' && key[1] && !key[1 + strspn(key + 1, "0123456789")];
 

@@ -40,6 +40,8 @@ void line_add(struct line *l, const char *format, ...) __attribute__((format(pri
 void line_add_safe(struct line *l, const char *s);
 /* JOB/GROUP. */
 void line_add_group(struct line *l, const char *job, const char *group);
+/* In quotes where a shell wants them. */
+void line_add_group_for_shell(struct line *l, const char *job, const char *group);
 /* "grad/7" in quotes, or #17, the number of a sequence. */
 void line_add_key(struct line *l, const char *key);
 /* "R0 R1 R3", runs of four and more as "R4-R9"; "nobody" when empty. */

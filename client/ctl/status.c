@@ -430,7 +430,7 @@ static void print_foot(const struct status_view *v, const struct page *page) {
         if (!g)
                 return;
         line_add(&l, "%u stalled. `tuttictl dump ", status_count_stalled(v));
-        line_add_group(&l, g->job, g->group);
+        line_add_group_for_shell(&l, g->job, g->group);
         line_add(&l, "` shows its last collectives.");
         page_wrap(page, 0, 0, l.s);
 }

@@ -85,6 +85,16 @@ START_TEST(names_cannot_command_a_terminal) {
 }
 END_TEST
 
+START_TEST(names_are_quoted_for_a_shell_where_it_wants_that) {
+        struct line plain = { 0 }, odd = { 0 };
+
+        line_add_group_for_shell(&plain, "10.2.3.4:29500", "tp_0/x");
+        ck_assert_str_eq(plain.s, "10.2.3.4:29500/tp_0/x");
+        line_add_group_for_shell(&odd, "a job", "it's $(me)");
+        ck_assert_str_eq(odd.s, "'a job/it'\\''s $(me)'");
+}
+END_TEST
+
 START_TEST(keys_are_quoted_and_numbers_are_not) {
         struct line l = { 0 };
 
@@ -216,8 +226,8 @@ END_TEST
 
 UNIT_MAIN("ctl-print", 10, durations_read_as_people_say_them, bytes_have_binary_units, counts_and_shares,
         runs_of_four_ranks_are_shortened, names_cannot_command_a_terminal,
-        keys_are_quoted_and_numbers_are_not, a_line_that_is_full_says_so,
-        replicas_are_named_with_what_is_known, lines_break_between_items,
+        names_are_quoted_for_a_shell_where_it_wants_that, keys_are_quoted_and_numbers_are_not,
+        a_line_that_is_full_says_so, replicas_are_named_with_what_is_known, lines_break_between_items,
         an_item_wider_than_a_line_breaks_between_words, labels_are_coloured_only_where_told,
         output_that_is_no_terminal_has_no_colours, groups_are_found_by_name,
         a_name_of_several_groups_or_of_none_is_not_guessed)
