@@ -313,25 +313,77 @@ START_TEST(members_of_ended_groups_are_told_to_who_asks_for_them) {
 }
 END_TEST
 
-/* --- diag --- */
+/* --- many groups --- */
 
-#define N_DIAGS 70 /* more than ended groups of a user are kept */
-
-static void be_diag(struct replica *me) {
+/* Each of a job of its own. */
+static void meet_in_groups(struct replica *me, int n, int brief_record) {
         struct tutti *t = replica_open(me);
 
-        for (int i = 0; i < N_DIAGS; i++) {
+        for (int i = 0; i < n; i++) {
                 char job[32];
                 struct tutti_group *g;
-                snprintf(job, sizeof(job), "diag-%d", i);
+                snprintf(job, sizeof(job), "job-%d", i);
                 expect_status(tutti_join(t,
                                       &TUTTI_JOIN(.job = job, .group = "loopback", .rank = (int32_t)me->rank,
-                                              .world_size = (int32_t)me->n, .brief_record = 1),
+                                              .world_size = (int32_t)me->n, .brief_record = brief_record),
                                       &g),
                         TUTTI_OK);
                 expect_status(tutti_barrier(g, "x"), TUTTI_OK);
                 tutti_group_free(g);
         }
+}
+
+#define N_ENDED 40 /* more than are told at once */
+
+static void end_many(struct replica *me) {
+        meet_in_groups(me, N_ENDED, 0);
+}
+
+static void expect_lives(const struct tutti_answer *a) {
+        uint32_t n = 0;
+
+        ck_assert_uint_eq(a->n_rows, 3 * N_ENDED);
+        for (const struct tutti_row *row = a->rows; n < N_ENDED; n++, row += 3) {
+                char job[32];
+                snprintf(job, sizeof(job), "job-%u", n);
+                ck_assert_int_eq(row[0].type, TUTTI_ROW_GROUP);
+                ck_assert_str_eq(row[0].group.job, job);
+                for (uint32_t rank = 0; rank < 2; rank++) {
+                        const struct tutti_row_member *m = &row[1 + rank].member;
+                        ck_assert_int_eq(row[1 + rank].type, TUTTI_ROW_MEMBER);
+                        ck_assert_str_eq(m->job, job);
+                        ck_assert_uint_eq(m->rank, rank);
+                        ck_assert_uint_eq(m->ended_epoch, 1);
+                        ck_assert_str_eq(m->last_key, "x");
+                }
+        }
+}
+
+/* An answer that takes several turns leaves nothing out and tells nothing twice. */
+START_TEST(L1_members_of_many_groups_are_told_each_once) {
+        struct host *h = host_start(NULL);
+        struct tutti_answer *a;
+        struct tutti *t;
+
+        run_replicas(h, 2, end_many, NULL);
+        host_expect_sessions(h, 0);
+        expect_status(tutti_open(host_socket(h), &t), TUTTI_OK);
+        expect_status(tutti_admin_ask_about(
+                              t, &TUTTI_ADMIN_QUESTION(.what = TUTTI_ADMIN_GROUPS, .ended_members = 1), &a),
+                TUTTI_OK);
+        expect_lives(a);
+        tutti_answer_free(a);
+        tutti_close(t);
+        host_stop(h);
+}
+END_TEST
+
+/* --- diag --- */
+
+#define N_DIAGS 70 /* more than ended groups of a user are kept */
+
+static void be_diag(struct replica *me) {
+        meet_in_groups(me, N_DIAGS, 1);
 }
 
 /* Of the trainers' nothing is touched: their flight records stay. */
@@ -360,4 +412,5 @@ UNIT_MAIN("ctl-ended", 60, C8_the_record_of_a_crash_is_read_when_the_job_runs_ag
         L1_the_dump_names_the_replicas_that_its_record_is_of,
         L1_who_the_replicas_of_an_ended_group_were_is_told,
         an_ended_group_answers_with_what_is_known_or_says_so,
-        members_of_ended_groups_are_told_to_who_asks_for_them, diag_pushes_no_record_of_a_trainer_out)
+        members_of_ended_groups_are_told_to_who_asks_for_them, L1_members_of_many_groups_are_told_each_once,
+        diag_pushes_no_record_of_a_trainer_out)
