@@ -90,6 +90,8 @@ struct conductor {
         uint64_t work;                 /* of this turn */
         bool is_more_done;             /* by the engine than this turn has looked at */
         struct turns ended;            /* struct meeting.outcome_link: unsealed, and nobody is told yet */
+        struct turns over;             /* struct group.outcome_link: their records are to be closed */
+        uint32_t n_closed;             /* members whose records this turn has closed */
         uint64_t told_work;            /* of this turn, for these: beside `work` */
         struct list returning;         /* struct meeting.outcome_link: told, and not given back yet */
         struct list dropped;       /* struct half.pool_link: of no meeting any more, and not given back yet */

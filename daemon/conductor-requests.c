@@ -57,6 +57,11 @@ static void conductor_handle_hello(
         s->may_be_handed_over = r->hello.may_be_handed_over;
         if (packet->n_fds > 0 && session_take_pidfd(c->house.sessions, s, packet->fds[0]))
                 packet->fds[0] = -1;
+        if (packet->is_short && !session_has_pidfd(s)) { /* its death would be known by EOF alone (P5) */
+                conductor_eject(c, s, STATUS_LIMIT,
+                        "tuttid had no descriptor left for its pidfd; raise tuttid's LimitNOFILE");
+                return;
+        }
         conductor_welcome(c, s, r);
 }
 
@@ -115,16 +120,13 @@ static void conductor_handle_pages(struct conductor *c, struct session *s, const
 }
 
 static void conductor_handle_join(struct conductor *c, struct session *s, const struct request *r) {
-        struct viewer self = { .uid = s->uid };
-        viewer_show(&self, r->join.secret);
-        const struct recording *before =
-                recorder_find(c->house.recorder, &self, r->join.job, r->join.group, RECORDER_NEWEST);
+        const struct recorder_name name = { s->uid, r->join.secret, r->join.job, r->join.group };
         struct join join = { .session = s->id,
                 .request = r->request,
                 .uid = s->uid,
                 .pid = s->pid,
                 .process = s->process,
-                .last_epoch = before ? recording_last_epoch(before) : 0,
+                .last_epoch = recorder_last_epoch(c->house.recorder, &name),
                 .makes_no_group = c->drained_by[0] != '\0',
                 .ask = r->join };
         error_init(&c->error, STATUS_OK);

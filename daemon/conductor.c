@@ -10,6 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#define RANKS_A_TURN  512
 #define DRAIN_PACKETS 64 /* of a process that has ended, what it had still sent */
 
 int conductor_new(struct conductor **ret, const struct house *house, uint64_t now_ns) {
@@ -25,6 +26,7 @@ int conductor_new(struct conductor **ret, const struct house *house, uint64_t no
         list_init(&c->tasks);
         list_init(&c->queries);
         turns_init(&c->ended);
+        turns_init(&c->over);
         list_init(&c->returning);
         list_init(&c->forgotten);
         list_init(&c->dropped);
@@ -327,6 +329,19 @@ static void conductor_eject_member(struct conductor *c, const struct member *m) 
                         m->group->name, m->why);
 }
 
+/* Who was in it is kept, rank for rank. A turn's share: a session may end with very many groups. */
+static void conductor_close_records(struct conductor *c) {
+        const bool is_stopped = c->is_draining || c->is_over;
+        struct list *it;
+        while ((is_stopped || c->n_closed < RANKS_A_TURN) && (it = turns_take(&c->over))) {
+                struct group *g = list_entry(it, struct group, outcome_link);
+                c->n_closed += g->world_size;
+                conductor_end_record(c, g);
+                stats_end_group(c->house.stats, g->id);
+                rendezvous_forget(c->house.rendezvous, g);
+        }
+}
+
 void conductor_settle_outcome(struct conductor *c) {
         struct outcome *o = &c->outcome;
         struct list *it;
@@ -347,12 +362,9 @@ void conductor_settle_outcome(struct conductor *c) {
                 conductor_eject_member(c, list_entry(it, struct member, outcome_link));
         while ((it = list_take_first(&o->stalled)))
                 conductor_report_stall(c, list_entry(it, struct group, outcome_link));
-        while ((it = list_take_first(&o->over))) {
-                struct group *g = list_entry(it, struct group, outcome_link);
-                conductor_end_record(c, g);
-                stats_end_group(c->house.stats, g->id);
-                rendezvous_forget(c->house.rendezvous, g);
-        }
+        while ((it = list_take_first(&o->over)))
+                turns_put(&c->over, list_entry(it, struct group, outcome_link)->uid, it);
+        conductor_close_records(c);
 }
 
 void conductor_settle_before_packet(struct conductor *c) {
@@ -523,7 +535,7 @@ static void conductor_pull(struct conductor *c) {
 
 bool conductor_turn(struct conductor *c, uint64_t now_ns) {
         c->now_ns = now_ns;
-        c->work = c->told_work = 0;
+        c->work = c->told_work = c->n_closed = 0;
         c->is_more_done = false;
         if (sessions_next_ns(c->house.sessions) <= now_ns)
                 sessions_expire(c->house.sessions, now_ns);
@@ -548,9 +560,10 @@ bool conductor_turn(struct conductor *c, uint64_t now_ns) {
         conductor_settle(c);
         conductor_give_back(c, c->is_draining ? UINT32_MAX : SLICE_ENTRIES);
         conductor_settle(c);
-        return sessions_n_ready(c->house.sessions) > 0 || !list_is_empty(&c->returning) ||
-               !list_is_empty(&c->forgotten) || !list_is_empty(&c->dropped) || c->is_more_done ||
-               conductor_has_ended(c) || rendezvous_next_ns(c->house.rendezvous) <= now_ns ||
+        return sessions_n_ready(c->house.sessions) > 0 || !list_is_empty(&c->over.waiting) ||
+               !list_is_empty(&c->returning) || !list_is_empty(&c->forgotten) ||
+               !list_is_empty(&c->dropped) || c->is_more_done || conductor_has_ended(c) ||
+               rendezvous_next_ns(c->house.rendezvous) <= now_ns ||
                (c->house.lanes && lanes_n_news(c->house.lanes) >= RUNS_A_TURN) ||
                conductor_answers_next_ns(c) <= now_ns;
 }
@@ -577,7 +590,7 @@ uint64_t conductor_next_ns(const struct conductor *c) {
 
 void conductor_reconfigured(struct conductor *c, uint64_t now_ns) {
         c->now_ns = now_ns;
-        c->told_work = 0;
+        c->told_work = c->n_closed = 0;
         conductor_forget_all_roads(c);
         conductor_settle(c);
 }

@@ -65,13 +65,26 @@ static bool is_of_user(const char *key) {
                key[strlen(section)] <= '9';
 }
 
+static bool ends_with(const char *name, const char *end) {
+        size_t n = strlen(name), n_end = strlen(end);
+        return n >= n_end && strcmp(name + n - n_end, end) == 0;
+}
+
+/* What Kubernetes makes of a service, whose name may go on with one of our sections ("tuttid-gpu"). */
+static bool is_of_service(const char *name) {
+        const char *port = strstr(name, "_PORT_");
+        return ends_with(name, "_SERVICE_HOST") || ends_with(name, "_PORT") ||
+               strstr(name, "_SERVICE_PORT_") ||
+               (port && port[strlen("_PORT_")] >= '0' && port[strlen("_PORT_")] <= '9');
+}
+
 /* What is no key. 0: it is not meant for us. */
 static int blame_variable(const char *name, const char *value, struct text *why) {
         const struct config_key *near[MAX_NEAR_KEYS];
         char key[MAX_KEY_TEXT];
         bool has_section = make_key(name + strlen(PREFIX), key, sizeof(key));
         size_t n = config_near_keys(key, has_section ? CONFIG_FAR : NEARLY, near);
-        if (!has_section && n == 0)
+        if ((!has_section && n == 0) || is_of_service(name))
                 return 0;
         config_print_setting(name, value, why);
         if (is_of_user(key)) {

@@ -207,8 +207,8 @@ uint32_t charge_uid(const struct charge *charge) {
 }
 
 void charge_lower(struct charge *charge, uint64_t amount) {
+        CHECK(charge->user && amount <= charge->amount);
         struct quota_user *user = charge->user;
-        CHECK(user && amount <= charge->amount);
         user->used[charge->quota] -= charge->amount - amount;
         user->quotas->totals[charge->quota] -= charge->amount - amount;
         charge->amount = amount;

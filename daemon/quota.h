@@ -85,7 +85,6 @@ uint64_t quota_refused(const struct quotas *q, uint32_t uid, enum quota quota);
  * refusals are. */
 void quota_count_loss(struct quotas *q, uint32_t uid, enum loss loss);
 uint64_t quota_losses(const struct quotas *q, uint32_t uid, enum loss loss);
-uint64_t quota_losses(const struct quotas *q, uint32_t uid, enum loss loss);
 uint64_t quota_limit(const struct quotas *q, uint32_t uid, enum quota quota);
 /* Users with something charged. */
 uint32_t quota_users(const struct quotas *q);

@@ -273,6 +273,22 @@ struct recording *recorder_find(
         return rec ? rec : find_newest(&r->ended, viewer, job, group, epoch);
 }
 
+static uint64_t last_epoch_in(const struct list *recordings, const struct recorder_name *name) {
+        uint64_t last = 0;
+        list_for_each (it, recordings) {
+                const struct recording *rec = list_entry(it, const struct recording, link);
+                if (rec->uid == name->uid && rec->epoch > last && strcmp(rec->secret, name->secret) == 0 &&
+                        strcmp(rec->job, name->job) == 0 && strcmp(rec->name, name->group) == 0)
+                        last = rec->epoch;
+        }
+        return last;
+}
+
+uint64_t recorder_last_epoch(const struct recorder *r, const struct recorder_name *name) {
+        uint64_t living = last_epoch_in(&r->living, name), ended = last_epoch_in(&r->ended, name);
+        return living > ended ? living : ended;
+}
+
 struct recording *recorder_find_group(struct recorder *r, uint64_t group_id) {
         return find_recording(r, group_id);
 }
@@ -285,10 +301,6 @@ struct row_dump recording_describe(const struct recording *rec) {
         return (struct row_dump){
                 .first_epoch = rec->first_epoch, .last_epoch = rec->epoch, .ended = rec->number > 0
         };
-}
-
-uint64_t recording_last_epoch(const struct recording *rec) {
-        return rec->epoch;
 }
 
 uint64_t recording_number(const struct recording *rec) {

@@ -61,7 +61,14 @@ struct recording *recorder_find_group(struct recorder *r, uint64_t group_id);
 uint64_t recording_group(const struct recording *rec);
 /* The first and the last epoch that it has had a record of; ended. */
 struct row_dump recording_describe(const struct recording *rec);
-uint64_t recording_last_epoch(const struct recording *rec);
+
+/* What all lives of one group have in common; secret: "", or the job's. */
+struct recorder_name {
+        uint32_t uid;
+        const char *secret, *job, *group;
+};
+/* The last epoch that any record tells of; 0: there is none. The next life begins behind it. */
+uint64_t recorder_last_epoch(const struct recorder *r, const struct recorder_name *name);
 
 /* A place in a record: between two records, which are numbered as they came. */
 struct record_cursor {

@@ -104,7 +104,7 @@ void line_add_ended(struct line *l, const struct tutti_row_group *g) {
 
 void line_add_dump(struct line *l, const char *verb, const struct tutti_row_group *g) {
         line_add(l, "`tuttictl %s --epoch %" PRIu64 " ", verb, g->epoch);
-        line_add_group(l, g->job, g->group);
+        line_add_group_for_shell(l, g->job, g->group);
         line_add(l, "`");
 }
 

@@ -143,6 +143,8 @@ void line_add_group_for_shell(struct line *l, const char *job, const char *group
         struct line name = { 0 };
 
         line_add_group(&name, job, group);
+        if (name.s[0] == '-')
+                line_add(l, "-- ");
         if (is_plain(name.s)) {
                 line_add(l, "%s", name.s);
                 return;

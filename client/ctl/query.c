@@ -164,7 +164,7 @@ static int exit_code_of(enum tutti_status status, int otherwise) {
                 return CTL_NOT_ALLOWED;
         if (status == TUTTI_NO_DAEMON || status == TUTTI_DAEMON_LOST)
                 return CTL_UNREACHABLE;
-        return status == TUTTI_NOT_FOUND ? CTL_WARNING : otherwise;
+        return status == TUTTI_NOT_FOUND || status == TUTTI_UNSUPPORTED ? CTL_WARNING : otherwise;
 }
 
 int query_report(struct query *q, enum tutti_status status) {

@@ -374,6 +374,5 @@ END_TEST
 UNIT_MAIN("ctl-queries", 60, who_is_missing_is_seen_L2_L3, groups_stats_and_dump_tell_what_happened_L1,
         quota_tells_how_much_of_each_limit_is_used_P18, P5_a_replica_that_its_group_does_without_is_seen,
         a_group_that_is_not_there_is_said, who_cannot_be_reached_is_exit_code_3,
-        the_version_is_told_as_json_too,
-        a_wrong_command_line_is_exit_code_64, each_command_has_help,
+        the_version_is_told_as_json_too, a_wrong_command_line_is_exit_code_64, each_command_has_help,
         an_answer_that_cannot_be_written_is_an_error)

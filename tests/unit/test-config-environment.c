@@ -100,6 +100,8 @@ START_TEST(variables_of_others_are_left_alone) {
                         "TUTTID_SERVICE_HOST=10.0.0.1", "TUTTID_SERVICE_PORT=80",
                         "TUTTID_PORT=tcp://10.0.0.1:80", "TUTTID_PORT_80_TCP=tcp://10.0.0.1:80",
                         "TUTTID_PORT_80_TCP_PROTO=tcp", "TUTTID_PORT_80_TCP_ADDR=10.0.0.1",
+                        "TUTTID_GPU_SERVICE_HOST=10.0.0.1", "TUTTID_GPU_PORT=tcp://10.0.0.1:80",
+                        "TUTTID_GPU_SERVICE_PORT_HTTP=80", "TUTTID_LANE_PORT_80_TCP=tcp://10.0.0.1:80",
                         "TUTTID_QUOTA_GROUPS", "TUTTID_=", "", NULL });
         ck_assert_mem_eq(&c, &before, sizeof(c));
 }

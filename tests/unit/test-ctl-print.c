@@ -86,12 +86,14 @@ START_TEST(names_cannot_command_a_terminal) {
 END_TEST
 
 START_TEST(names_are_quoted_for_a_shell_where_it_wants_that) {
-        struct line plain = { 0 }, odd = { 0 };
+        struct line plain = { 0 }, odd = { 0 }, option = { 0 };
 
         line_add_group_for_shell(&plain, "10.2.3.4:29500", "tp_0/x");
         ck_assert_str_eq(plain.s, "10.2.3.4:29500/tp_0/x");
         line_add_group_for_shell(&odd, "a job", "it's $(me)");
         ck_assert_str_eq(odd.s, "'a job/it'\\''s $(me)'");
+        line_add_group_for_shell(&option, "--json", "x");
+        ck_assert_str_eq(option.s, "-- --json/x");
 }
 END_TEST
 

@@ -443,6 +443,7 @@ START_TEST(P18_members_are_charged_and_go_where_bytes_are_short) {
 END_TEST
 
 START_TEST(C8_records_of_one_name_are_told_apart_by_their_epochs) {
+        const struct recorder_name ours = { UID, "", "dp", "train" }, secret = { UID, "s", "dp", "train" };
         struct made *crashed = made_new(7, UID, "train", 2), *again = made_new(8, UID, "train", 2);
         open_recorder(64 * KIB * KIB);
         crashed->group.epoch = 1;
@@ -450,6 +451,8 @@ START_TEST(C8_records_of_one_name_are_told_apart_by_their_epochs) {
         crashed->group.epoch = 3;
         add_many(crashed, 3, 3);
         end_with(crashed, two_members, 2);
+        ck_assert_uint_eq(recorder_last_epoch(recorder, &ours), 3);
+        ck_assert_uint_eq(recorder_last_epoch(recorder, &secret), 0);
         again->group.epoch = 4;
         add_many(again, 0, 3);
         for (uint64_t epoch = 0; epoch < 6; epoch++) {
@@ -466,6 +469,7 @@ START_TEST(C8_records_of_one_name_are_told_apart_by_their_epochs) {
         about = recording_describe(recorder_find_group(recorder, 8));
         ck_assert_uint_eq(about.first_epoch, 4);
         ck_assert(!about.ended);
+        ck_assert_uint_eq(recorder_last_epoch(recorder, &ours), 4);
         close_recorder();
         made_free(crashed);
         made_free(again);
