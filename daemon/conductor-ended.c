@@ -6,6 +6,8 @@
  * (P21). What ends since tuttid is stopped is told at once: nobody comes back. */
 #include "conductor-internal.h"
 
+#define RANKS_A_TURN 512 /* whose records are closed */
+
 /* --- what each half is told --- */
 
 /* What ran without a task had nothing to look at. */
@@ -178,6 +180,22 @@ void conductor_tell_ended(struct conductor *c) {
 
 bool conductor_has_ended(const struct conductor *c) {
         return !list_is_empty(&c->ended.waiting);
+}
+
+/* --- groups --- */
+
+/* Who was in it is kept, rank for rank. A turn's share, beside what sessions have: one of these may end with
+ * very many groups. */
+void conductor_close_records(struct conductor *c) {
+        const bool is_stopped = c->is_draining || c->is_over;
+        struct list *it;
+        while ((is_stopped || c->n_closed < RANKS_A_TURN) && (it = turns_take(&c->over))) {
+                struct group *g = list_entry(it, struct group, outcome_link);
+                c->n_closed += g->world_size;
+                conductor_end_record(c, g);
+                stats_end_group(c->house.stats, g->id);
+                rendezvous_forget(c->house.rendezvous, g);
+        }
 }
 
 /* --- processes --- */

@@ -319,6 +319,8 @@ bool conductor_tell_in_parts(struct conductor *c, struct meeting *m) MUST_USE;
 void conductor_tell_ended(struct conductor *c);
 /* Whether there is more of it. */
 bool conductor_has_ended(const struct conductor *c);
+/* Of groups that are over, as many as this turn has room for. */
+void conductor_close_records(struct conductor *c);
 /* A new epoch has begun: its members are told so, behind what has ended before it. */
 void conductor_tell_formed(struct conductor *c, struct group *g);
 /* The group is over: what is to be told of it later goes into its record. conductor-rows.c */

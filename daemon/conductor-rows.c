@@ -399,7 +399,6 @@ void conductor_end_record(struct conductor *c, const struct group *g) {
         CLEANUP_FREE struct row_member *members = NULL;
         if (recorder_keeps(c->house.recorder, g->id)) {
                 members = calloc(g->world_size, sizeof(*members));
-                c->work += g->world_size;
                 stats_fill_group(c->house.stats, g, &row);
         }
         for (uint32_t rank = 0; members && rank < g->world_size; rank++)

@@ -329,19 +329,6 @@ static void conductor_eject_member(struct conductor *c, const struct member *m) 
                         m->group->name, m->why);
 }
 
-/* Who was in it is kept, rank for rank. A turn's share: a session may end with very many groups. */
-static void conductor_close_records(struct conductor *c) {
-        const bool is_stopped = c->is_draining || c->is_over;
-        struct list *it;
-        while ((is_stopped || c->n_closed < RANKS_A_TURN) && (it = turns_take(&c->over))) {
-                struct group *g = list_entry(it, struct group, outcome_link);
-                c->n_closed += g->world_size;
-                conductor_end_record(c, g);
-                stats_end_group(c->house.stats, g->id);
-                rendezvous_forget(c->house.rendezvous, g);
-        }
-}
-
 void conductor_settle_outcome(struct conductor *c) {
         struct outcome *o = &c->outcome;
         struct list *it;

@@ -90,4 +90,66 @@ START_TEST(P1_P20_deaths_before_there_is_a_group) {
 }
 END_TEST
 
-UNIT_MAIN("hostile-joining", 60, P1_P20_deaths_before_there_is_a_group)
+/* --- many large groups end at once --- */
+
+#define N_LARGE 24u
+#define LARGE   1024u
+
+/* One connection is all of its members. */
+static void form_large(struct raw *r, uint32_t number) {
+        struct reply reply;
+        struct raw_member m[LARGE];
+        char name[16];
+        uint64_t first = 0, last = 0;
+        snprintf(name, sizeof(name), "large-%u", number);
+        for (uint32_t rank = 0; rank < LARGE; rank++) {
+                const struct request join = raw_join_request(name, rank, LARGE);
+                last = raw_send(r, &join);
+                first = rank == 0 ? last : first;
+        }
+        for (uint32_t n = 0; n < LARGE;) {
+                must(raw_take(r, &reply) && reply.status == STATUS_OK);
+                if (reply.request < first)
+                        continue;
+                m[reply.request - first] = (struct raw_member){ reply.joined.membership, reply.joined.epoch };
+                n++;
+        }
+        for (uint32_t rank = 0; rank < LARGE; rank++)
+                last = raw_barrier(r, &m[rank], "k");
+        raw_settle(r);
+}
+
+static uint32_t count_ended(struct raw *r) {
+        uint64_t request = raw_query(r, WHAT_GROUPS, "", "");
+        struct reply reply;
+        uint32_t n = 0;
+        do {
+                must(raw_take(r, &reply) && reply.request == request && reply.status == STATUS_OK);
+                for (uint32_t i = 0; i < reply.rows.n_rows; i++)
+                        n += reply.rows.rows[i].type == ROW_GROUP && reply.rows.rows[i].group.ended;
+        } while (reply.more);
+        return n;
+}
+
+/* Who they were is kept rank for rank: others are answered in between. */
+START_TEST(P21_large_groups_that_end_at_once_are_not_waited_for) {
+        struct host *h = host_start(NULL);
+        struct raw *r = raw_open(host_socket(h)), *other = raw_open(host_socket(h));
+        const struct request goodbye = { .type = REQUEST_GOODBYE };
+        for (uint32_t i = 0; i < N_LARGE; i++)
+                form_large(r, i);
+        ck_assert_uint_eq(count_ended(other), 0);
+        raw_send(r, &goodbye);
+        raw_settle(other);
+        ck_assert_uint_lt(count_ended(other), N_LARGE);
+        raw_close(r);
+        double limit = seconds_now() + 20 * unit_scale();
+        while (count_ended(other) < N_LARGE)
+                ck_assert_double_lt(seconds_now(), limit);
+        raw_close(other);
+        host_stop(h);
+}
+END_TEST
+
+UNIT_MAIN("hostile-joining", 60, P1_P20_deaths_before_there_is_a_group,
+        P21_large_groups_that_end_at_once_are_not_waited_for)
