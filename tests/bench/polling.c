@@ -7,11 +7,11 @@
  * which has nothing to do with them. So the samples are of one run, and what else the machine does is in all
  * of them; and what it costs those who work that two more processes want a core is in the second and the
  * third, so that the difference of these two is what asking costs that tuttid which works for them. All of it
- * twice, by turns: as the machine is, and with its cores kept from falling asleep by a process each that
- * computes whenever nobody else does (SCHED_IDLE). GROUPS more groups are there and do nothing: each is a row
- * of the answer. tuttid is found by $TUTTI_DAEMON. Prints p50 and p99 of each, and what tuttid's process
- * itself used for a call. Nothing is asserted here: tests/integration/test-polling.c does that, at ten times
- * the promise. */
+ * three times, by turns: as the machine is; with its cores kept from falling asleep by a process each that
+ * computes whenever nobody else does (SCHED_IDLE); and with a core to spare: those who work on the first
+ * core, who asks on the second. GROUPS more groups are there and do nothing: each is a row of the answer.
+ * tuttid is found by $TUTTI_DAEMON. Prints p50 and p99 of each, and what tuttid's process itself used for a
+ * call. Nothing is asserted here: tests/integration/test-polling.c does that, at ten times the promise. */
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -32,7 +32,9 @@
 
 enum asked { ASKED_NOBODY, ASKED_OURS, ASKED_OTHER, N_ASKED };
 
-#define N_PHASES (2 * N_ASKED) /* the latter half: with the cores kept awake */
+enum cores { CORES_AS_THEY_ARE, CORES_AWAKE, CORES_APART, N_CORES };
+
+#define N_PHASES (N_CORES * N_ASKED)
 
 struct watched {
         _Atomic uint32_t n_here, n_phases;
@@ -51,8 +53,34 @@ static enum asked asked_now(const struct watched *w) {
         return (enum asked)(atomic_load(&w->n_phases) % N_ASKED);
 }
 
-static bool is_kept_awake(const struct watched *w) {
-        return atomic_load(&w->n_phases) % N_PHASES >= N_ASKED;
+static enum cores cores_now(const struct watched *w) {
+        return (enum cores)(atomic_load(&w->n_phases) % N_PHASES / N_ASKED);
+}
+
+/* Where the caller may run. */
+struct place {
+        cpu_set_t all;
+        enum cores cores; /* what it has been set for */
+};
+
+static void place_init(struct place *p) {
+        p->cores = CORES_AS_THEY_ARE;
+        CPU_ZERO(&p->all);
+        sched_getaffinity(0, sizeof(p->all), &p->all);
+}
+
+/* Where cores are apart: on the n-th that it may use. */
+static void place_follow(struct place *p, enum cores cores, int n) {
+        cpu_set_t one;
+        if (cores == p->cores)
+                return;
+        p->cores = cores;
+        CPU_ZERO(&one);
+        for (size_t core = 0; core < CPU_SETSIZE && n >= 0; core++)
+                if (CPU_ISSET(core, &p->all) && n-- == 0)
+                        CPU_SET(core, &one);
+        bool is_one = cores == CORES_APART && CPU_COUNT(&one) == 1;
+        sched_setaffinity(0, sizeof(one), is_one ? &one : &p->all);
 }
 
 static void sleep_until(uint64_t at_ns) {
@@ -76,12 +104,15 @@ static void poll_status(struct watched *w) {
         bench_ok(tutti_open(w->other_socket, &other), "open the other tuttid");
         join_others(w, ours);
         join_others(w, other);
+        struct place place;
+        place_init(&place);
         uint64_t next_ns = bench_now_ns();
         atomic_fetch_add(&w->n_here, 1);
         while (!atomic_load(&w->is_over)) {
                 struct tutti_answer *a = NULL;
                 sleep_until(next_ns += PERIOD_NS);
                 enum asked asked = asked_now(w);
+                place_follow(&place, cores_now(w), 1);
                 if (asked == ASKED_NOBODY) {
                         next_ns = bench_now_ns();
                         continue;
@@ -104,7 +135,7 @@ static void keep_a_core_awake(const struct watched *w, uint32_t core) {
         if (sched_setscheduler(0, SCHED_IDLE, &none) < 0 || sched_setaffinity(0, sizeof(cores), &cores) < 0)
                 return; /* a core that is not ours */
         while (!atomic_load(&w->is_over))
-                if (!is_kept_awake(w))
+                if (cores_now(w) != CORES_AWAKE)
                         usleep(NAP_US);
 }
 
@@ -127,12 +158,15 @@ static void work(struct watched *w, uint32_t rank) {
         const struct timespec pause = { .tv_nsec = w->pause_ns };
         while (atomic_load(&w->n_here) < 1)
                 usleep(1000);
+        struct place place;
+        place_init(&place);
         uint64_t begun = bench_now_ns();
         for (;;) {
                 uint64_t now = bench_now_ns();
                 uint32_t phase = (uint32_t)((now - begun) / PHASE_NS);
                 if (rank == 0)
                         atomic_store(&w->n_phases, phase);
+                place_follow(&place, cores_now(w), 0);
                 data[0] = rank == 0 && (double)(now - begun) > w->seconds * 1e9;
                 bench_ok(tutti_all_reduce(g, NULL, TUTTI_MAX, &v, &v), "all_reduce");
                 uint64_t took = bench_now_ns() - now;
@@ -165,7 +199,8 @@ static void print_quantile(struct watched *w, double p, const char *name, uint32
                 100 * (us[ASKED_OTHER] / us[ASKED_NOBODY] - 1));
 }
 
-static void print_half(struct watched *w, uint32_t first, const char *cores) {
+static void print_part(struct watched *w, enum cores which, const char *cores) {
+        const uint32_t first = (uint32_t)which * N_ASKED;
         printf("%s, %u, %u and %u waits; promised: p50 at most 10 %% longer, p99 50 %%\n", cores, w->n[first],
                 w->n[first + 1], w->n[first + 2]);
         print_quantile(w, 0.5, "p50", first);
@@ -226,8 +261,10 @@ int main(int argc, char **argv) {
                 pause_us, (double)w->n_polls / (seconds * (N_ASKED - 1) / N_ASKED), 1 + n_groups,
                 (double)w->call_ns / 1e3);
         printf("             quiet       polled            another tuttid polled\n");
-        print_half(w, 0, "as it is");
-        print_half(w, N_ASKED, "cores kept awake");
+        print_part(w, CORES_AS_THEY_ARE, "as it is");
+        print_part(w, CORES_AWAKE, "cores kept awake");
+        if (n_cores > 1)
+                print_part(w, CORES_APART, "a core to spare");
         bench_daemon_stop(&d);
         bench_daemon_stop(&other);
         return 0;
