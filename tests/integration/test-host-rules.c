@@ -184,7 +184,32 @@ static void stay_outside(struct replica *me) {
         expect_in(tutti_error(), me->socket);
         snprintf(words, sizeof(words), "belongs to group \"%s\"", group);
         expect_in(tutti_error(), words);
+        expect_in(tutti_error(), gid == 0 ? "It is root's own" : "A user without a name on this host");
+        ck_assert_ptr_null(strstr(tutti_error(), "usermod"));
 }
+
+/* Where nobody has given it to a group: no advice to join root's. */
+static void stay_outside_of_root(struct replica *me) {
+        struct tutti *t;
+        ck_assert_int_eq(setgroups(0, NULL), 0);
+        ck_assert(
+                setresgid(STRANGER, STRANGER, STRANGER) == 0 && setresuid(STRANGER, STRANGER, STRANGER) == 0);
+        expect_status(tutti_open(me->socket, &t), TUTTI_PERMISSION);
+        expect_in(tutti_error(), "It is root's own");
+        ck_assert_ptr_null(strstr(tutti_error(), "usermod"));
+}
+
+START_TEST(G4_a_socket_of_root_advises_nobody_to_join_its_group) {
+        if (geteuid() != 0)
+                unit_skip("a socket of root takes root");
+        ck_assert_int_eq(chmod(unit_directory(), 0755), 0);
+        struct host *h = host_start(NULL);
+        ck_assert_int_eq(chmod(host_directory(h), 0755), 0);
+        const struct replica_options outside = { .n = 1, .body = stay_outside_of_root };
+        ck_assert_int_eq(replica_end(replica_spawn(h, &outside), 10), 0);
+        host_stop(h);
+}
+END_TEST
 
 START_TEST(G4_the_socket_is_for_its_group) {
         char group[64];
@@ -556,7 +581,8 @@ END_TEST
 UNIT_MAIN("host-rules", 60, G1_a_path_of_108_bytes_is_refused_by_both_sides, G1_a_path_of_107_bytes_is_served,
         G2_P24_after_kill_9_it_serves_again_soon, G2_a_second_tuttid_on_the_same_path_gives_way,
         G2_what_is_no_socket_stays_untouched, G4_the_socket_is_for_its_group,
-        G4_a_group_that_is_not_there_is_said, G5_no_socket_under_tmp_is_taken_by_itself,
-        G7_no_socket_is_abstract, J1_the_first_result_is_there_soon_after_connecting,
+        G4_a_socket_of_root_advises_nobody_to_join_its_group, G4_a_group_that_is_not_there_is_said,
+        G5_no_socket_under_tmp_is_taken_by_itself, G7_no_socket_is_abstract,
+        J1_the_first_result_is_there_soon_after_connecting,
         J1_J2_a_hundred_groups_are_made_soon_and_are_small, P22_H3_idle_tuttid_and_idle_clients_sleep,
         P22_H3_who_waits_sleeps)
